@@ -203,7 +203,7 @@ impl Admin {
     }
 
     /// Tells the log of branches that are failing, and keeps that for the next mount.
-    pub(crate) fn tell_failing(&self) {
+    pub(crate) fn report_failing(&self) {
         for branch in self.branches.all_named() {
             let Some(errors) = branch.errors_to_tell() else { continue };
             tracing::warn!("{}", advised(&warning(&branch, &errors)));

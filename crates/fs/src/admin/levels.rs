@@ -24,7 +24,7 @@ impl Admin {
             if self.branches.levels.take() || self.io.has_open_handles() {
                 used = Instant::now();
             }
-            let goes_on = self.migrate.keep_levels();
+            let goes_on = self.migrate.enforce_fill_levels();
             let before = |next: Instant| goes_on.map_or(next, |at| at.min(next));
             if !self.migrate.has_levels() {
                 // Use of the tree is nothing to wake up for: new rules call.
@@ -38,7 +38,7 @@ impl Admin {
     }
 
     /// What the fill levels of a file's branch mean for it, for `explain`.
-    pub(super) fn what_levels_mean(
+    pub(super) fn explain_fill_levels(
         &self,
         active: &ActiveRules,
         facts: &FileFacts<'_>,

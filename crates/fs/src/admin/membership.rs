@@ -58,7 +58,7 @@ impl Admin {
         let recovery = relocate::recover(&recoverable(&online));
         self.report_recovery(&recovery);
         for (branch, _) in &online {
-            self.take_in(branch);
+            self.admit(branch);
             if let Some(online) = branch.online() {
                 branch.set_shown(online.epoch);
             }
@@ -67,7 +67,7 @@ impl Admin {
                 tracing::warn!("{}", advised(&Warning::Draining { name }));
             }
         }
-        *self.branches.told.lock() = self.branches.list.load().iter().map(|branch| branch.epoch()).collect();
+        *self.branches.known_epochs.lock() = self.branches.list.load().iter().map(|branch| branch.epoch()).collect();
         for name in self.context.state.branch_names() {
             if self.branches.named(&name).is_err() && name != STAGING {
                 self.context.warn(WarningSubject::Forgotten(name.clone()), &Warning::Forgotten { name });
@@ -92,10 +92,10 @@ impl Admin {
         }
     }
 
-    fn take_in(&self, branch: &Arc<Branch>) {
+    fn admit(&self, branch: &Arc<Branch>) {
         self.prepare(branch);
         if let Some(online) = branch.online() {
-            branch.set_taken_in(online.epoch);
+            branch.set_admitted(online.epoch);
         }
     }
 
@@ -164,7 +164,7 @@ impl Admin {
             self.context.count(Metric::BranchesFound);
             let Some(recovery) = self.recover_returned(branch, online) else { return false };
             self.report_recovery(&recovery);
-            self.take_in(branch);
+            self.admit(branch);
             self.branches.topology.fetch_add(1, Ordering::AcqRel);
             // While nobody is among names: what a copy here denies holds before anything on the branch can be reached.
             self.forget_rights();
@@ -174,7 +174,7 @@ impl Admin {
             if let Some(known) = &known {
                 self.tree.remember_copies(branch.id, known.uuid.to_u128_le());
             }
-            self.let_go(branch, known.as_ref());
+            self.disconnect(branch, known.as_ref());
             return true;
         }
         self.tree.dir_fds.drop_branch(branch.id);
@@ -186,7 +186,7 @@ impl Admin {
     }
 
     /// A branch that can be reached no more.
-    fn let_go(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
+    fn disconnect(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
         self.context.count(Metric::BranchesLost);
         self.write_back.stop_flusher(branch.id);
         if let Some(known) = known {
@@ -204,8 +204,8 @@ impl Admin {
     /// Its disk may be changed from then on. So changes of names that began before have ended; one that hangs is waited
     /// for within bounds only.
     pub(crate) fn branch_is_gone(&self, branch: &Arc<Branch>, known: Option<&Remembered>) {
-        self.let_go(branch, known);
-        let _hangs = self.await_who_chose_before();
+        self.disconnect(branch, known);
+        let _hangs = self.await_earlier_placements();
         if let Some(known) = known {
             self.tree.forget_copies_away(known.uuid.to_u128_le());
         }
@@ -312,7 +312,7 @@ impl Admin {
         if spec.require_mount != Some(false) {
             is_mounted(&spec, AddedAs::New)?;
         }
-        let mut told = self.branches.told.lock();
+        let mut known_epochs = self.branches.known_epochs.lock();
         if self.branches.named(&spec.name).is_ok() {
             return Err(Error::BranchExists { name: spec.name });
         }
@@ -327,7 +327,7 @@ impl Admin {
         self.placement.rebind_rules();
         // If it cannot be told now, the monitor does it.
         let known = self.branch_changed(&branch, branch.online().as_ref());
-        told.push(if known { branch.epoch() } else { None });
+        known_epochs.push(if known { branch.epoch() } else { None });
         Ok(())
     }
 
@@ -376,7 +376,7 @@ impl Admin {
         }
         // Before the monitor has to wait: the branch may hang.
         branch.retire("removed from the pool".to_owned());
-        let mut told = self.branches.told.lock();
+        let mut known_epochs = self.branches.known_epochs.lock();
         let branch = self.branches.named(name)?;
         let mut branches = Vec::clone(&self.branches.list.load());
         let gone = BranchSpec { name: String::new(), optional: true, ..BranchSpec::clone(&branch.settings()) };
@@ -385,8 +385,8 @@ impl Admin {
             *place = Branch::new(branch.id, gone, Arc::clone(&self.context.state));
         }
         self.branches.list.store(Arc::new(branches));
-        if let Some(told) = told.get_mut(branch.id.index()) {
-            *told = None;
+        if let Some(epoch) = known_epochs.get_mut(branch.id.index()) {
+            *epoch = None;
         }
         self.branch_is_gone(&branch, self.context.state.branch(name).as_ref());
         self.context.state.forget(name).map_err(|error| Error::Io {
@@ -402,7 +402,7 @@ impl Admin {
     fn may_go(&self, branch: &Arc<Branch>) -> Result<(), Error> {
         let name = || branch.spec.name.clone();
         let unreadable = |source| Error::BranchUnreadable { name: name(), source };
-        self.await_who_chose_before().map_err(unreadable)?;
+        self.await_earlier_placements().map_err(unreadable)?;
         if let Some(example) = self.file_on(branch).map_err(unreadable)? {
             return Err(Error::BranchNotEmpty { name: name(), example });
         }
@@ -411,7 +411,7 @@ impl Admin {
 
     /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be
     /// seen.
-    pub(crate) fn await_who_chose_before(&self) -> OpResult<()> {
+    pub(crate) fn await_earlier_placements(&self) -> OpResult<()> {
         self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }
 

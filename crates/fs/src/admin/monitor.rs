@@ -97,8 +97,8 @@ impl Admin {
                 self.ask_file_systems();
                 rounds.done(asked, Instant::now());
             }
-            let told = self.tell_changes();
-            self.tell_failing();
+            let told = self.report_changes();
+            self.report_failing();
             let now = Instant::now();
             let next = rounds.next(now, self.any_guarded());
             let soon = if told && !self.any_suspect() { next } else { next.min(now + AGAIN) };
@@ -117,7 +117,7 @@ impl Admin {
     /// Asks every branch now, and tells the tree of those that came or went.
     pub(crate) fn probe_now(&self) {
         self.probe_branches(ProbeScope::All);
-        self.tell_changes();
+        self.report_changes();
     }
 
     /// Asks branches all at once, so that one that hangs does not keep the others from being asked.
@@ -196,19 +196,19 @@ impl Admin {
     }
 
     /// False: the tree could not take up all that has changed.
-    pub(crate) fn tell_changes(&self) -> bool {
-        let mut told = self.branches.told.lock();
+    pub(crate) fn report_changes(&self) -> bool {
+        let mut known_epochs = self.branches.known_epochs.lock();
         let branches = self.branches.list.load();
-        for (branch, told) in branches.iter().zip(told.iter_mut()) {
+        for (branch, epoch) in branches.iter().zip(known_epochs.iter_mut()) {
             let now = branch.epoch();
-            if *told != now {
+            if *epoch != now {
                 tracing::info!(branch = %branch.spec.name, online = now.is_some(), "branch changed");
                 if self.branch_changed(branch, branch.online().as_ref()) {
-                    *told = now;
+                    *epoch = now;
                 }
             }
         }
-        branches.iter().zip(told.iter()).all(|(branch, told)| *told == branch.epoch())
+        branches.iter().zip(known_epochs.iter()).all(|(branch, epoch)| *epoch == branch.epoch())
     }
 }
 

@@ -49,7 +49,7 @@ impl Admin {
         }
         if !dry_run {
             self.close_to_writers(&new)?;
-            self.put_in_force(new)?;
+            self.apply_spec(new)?;
         }
         Ok(Reloaded { changes, not_in_force })
     }
@@ -123,7 +123,7 @@ impl Admin {
         };
         set(true);
         // Who chose one of them for something new before is waited for, and seen here.
-        let waited = if closing.is_empty() { Ok(()) } else { self.await_who_chose_before() };
+        let waited = if closing.is_empty() { Ok(()) } else { self.await_earlier_placements() };
         for branch in &closing {
             let name = || branch.spec.name.clone();
             if let Err(source) = waited {
@@ -140,7 +140,7 @@ impl Admin {
         Ok(())
     }
 
-    fn put_in_force(&self, new: PoolSpec) -> Result<(), Error> {
+    fn apply_spec(&self, new: PoolSpec) -> Result<(), Error> {
         self.placement.reload_rules(&new.rules)?;
         for branch in self.named_branches() {
             let Some(spec) = spec_of(&new, &branch) else { continue };
@@ -164,7 +164,7 @@ impl Admin {
         }
         self.migrate.forget_rests();
         // Branches that were opened anew are shown at once.
-        self.tell_changes();
+        self.report_changes();
         self.branches.attention.call();
         let shown = |spec: &PoolSpec| (spec.on_branch_error, spec.directories, spec.cache_timeout);
         if shown(&before) != shown(&now) {

@@ -47,7 +47,7 @@ impl Admin {
         }
         // Before the monitor has to wait: the branch may hang.
         old.retire("replaced".to_owned());
-        let mut told = self.branches.told.lock();
+        let mut known_epochs = self.branches.known_epochs.lock();
         let before = self.branches.list.load_full();
         let mut branches = Vec::clone(&before);
         let gone = BranchSpec { name: String::new(), optional: true, ..BranchSpec::clone(&old.settings()) };
@@ -75,8 +75,8 @@ impl Admin {
                 return Err(Error::BranchUnusable { name: name.to_owned(), reason });
             }
         };
-        if let Some(told) = told.get_mut(old.id.index()) {
-            *told = None;
+        if let Some(epoch) = known_epochs.get_mut(old.id.index()) {
+            *epoch = None;
         }
         old.clear_errors();
         self.branch_is_gone(&old, memory.as_ref());
@@ -84,7 +84,7 @@ impl Admin {
         self.branches.list.store(Arc::new(branches));
         self.placement.rebind_rules();
         let known = self.branch_changed(&new, new.online().as_ref());
-        told.push(if known { new.epoch() } else { None });
+        known_epochs.push(if known { new.epoch() } else { None });
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Admin {
     fn holds_nothing(&self, old: &Arc<Branch>) -> Result<(), Error> {
         let name = || old.spec.name.clone();
         let unreadable = |source| Error::BranchUnreadable { name: name(), source };
-        self.await_who_chose_before().map_err(unreadable)?;
+        self.await_earlier_placements().map_err(unreadable)?;
         match self.file_on(old).map_err(unreadable)? {
             Some(example) => Err(Error::ReplacesFiles { name: name(), example }),
             None => Ok(()),

@@ -248,7 +248,7 @@ impl Admin {
         }
         if let Some(resident) = resident.filter(|_| !moves) {
             let facts = FileFacts { path: decides, ..facts };
-            for means in self.what_levels_mean(&active, &facts, &views, &resident) {
+            for means in self.explain_fill_levels(&active, &facts, &views, &resident) {
                 let _ = write!(outcome, "; {means}");
             }
         }

@@ -19,7 +19,7 @@ pub(crate) struct Branches {
     /// By id; a removed branch stays as a tombstone, so that ids are never reused.
     pub(crate) list: ArcSwap<Vec<Arc<Branch>>>,
     /// One change of the branches at a time; by branch the epoch that the tree has been told of.
-    pub(crate) told: RankedMutex<rank::Branches, Vec<Option<u64>>>,
+    pub(crate) known_epochs: RankedMutex<rank::Branches, Vec<Option<u64>>>,
     /// Counts changes of which branches are online.
     pub(crate) topology: AtomicU64,
     /// Wakes the monitor.
@@ -41,7 +41,7 @@ impl Branches {
         Arc::new(Branches {
             context: Arc::clone(context),
             list: ArcSwap::from_pointee(list),
-            told: RankedMutex::default(),
+            known_epochs: RankedMutex::default(),
             topology: AtomicU64::new(1),
             attention,
             levels: Activity::default(),

@@ -53,12 +53,12 @@ pub enum ErrorSource {
 pub(super) struct Errors {
     counts: RankedMutex<rank::BranchErrors, BranchErrors>,
     /// How many there were when they were told of last.
-    told: AtomicU64,
+    reported: AtomicU64,
 }
 
 impl Errors {
     pub(super) fn new(known: BranchErrors) -> Errors {
-        Errors { told: AtomicU64::new(0), counts: RankedMutex::new(known) }
+        Errors { reported: AtomicU64::new(0), counts: RankedMutex::new(known) }
     }
 }
 
@@ -140,17 +140,17 @@ impl Branch {
     /// The counts, the first time that there are any and each time that there are ten times as many.
     pub(crate) fn errors_to_tell(&self) -> Option<BranchErrors> {
         let errors = self.errors();
-        let told = self.errors.told.load(Ordering::Relaxed);
-        let news = errors.is_failing() && errors.total() >= told.saturating_mul(10);
+        let reported = self.errors.reported.load(Ordering::Relaxed);
+        let news = errors.is_failing() && errors.total() >= reported.saturating_mul(10);
         news.then(|| {
-            self.errors.told.store(errors.total(), Ordering::Relaxed);
+            self.errors.reported.store(errors.total(), Ordering::Relaxed);
             errors
         })
     }
 
     /// Resets the counts, and says so where the branch was failing.
     pub fn clear_errors(&self) {
-        self.errors.told.store(0, Ordering::Relaxed);
+        self.errors.reported.store(0, Ordering::Relaxed);
         let before = std::mem::take(&mut *self.errors.counts.lock());
         if before.is_failing() {
             let (branch, errors) = (&self.spec.name, before.total());

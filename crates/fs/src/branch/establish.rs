@@ -327,7 +327,7 @@ impl BranchSetup {
     /// A branch of the same identity elsewhere that is not online just now, but is still where it was. One that does
     /// not answer holds up nobody.
     fn absent_twin(&self, identity: &Identity) -> Option<String> {
-        let others = self.state.others_with(&identity.uuid, &self.spec.name);
+        let others = self.state.others_with_uuid(&identity.uuid, &self.spec.name);
         let still_there = |path: &PathBuf| {
             let path = path.clone();
             look_within(LOOK_AT_OTHERS, move || marker_at(&path)).flatten() == Some(identity.uuid)

@@ -269,7 +269,7 @@ impl Branch {
     }
 
     /// The pool has taken it in, as it came online with this epoch.
-    pub fn set_taken_in(&self, epoch: u64) {
+    pub fn set_admitted(&self, epoch: u64) {
         self.taken_in.store(epoch, Ordering::Release);
     }
 

@@ -310,7 +310,7 @@ impl StateDir {
     }
 
     /// Names and paths of other branches that were known by this identity.
-    pub(super) fn others_with(&self, uuid: &Uuid, name: &str) -> Vec<(String, PathBuf)> {
+    pub(super) fn others_with_uuid(&self, uuid: &Uuid, name: &str) -> Vec<(String, PathBuf)> {
         let pool = self.pool.lock();
         let others = pool.branches.iter().filter(|(other, it)| *other != name && it.uuid == *uuid);
         others.map(|(other, it)| (other.clone(), it.path.clone())).collect()

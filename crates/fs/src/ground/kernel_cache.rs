@@ -14,7 +14,7 @@ impl KernelCache {
     pub(crate) const SAME_SHOWN: KernelCache = KernelCache(());
 
     /// For what the kernel did not ask for: `drop` has it drop what it caches, after the change.
-    pub(crate) fn dropping<T>(change: impl FnOnce(KernelCache) -> T, drop: impl FnOnce(&T)) -> T {
+    pub(crate) fn invalidate_after<T>(change: impl FnOnce(KernelCache) -> T, drop: impl FnOnce(&T)) -> T {
         let changed = change(KernelCache(()));
         drop(&changed);
         changed

@@ -44,7 +44,7 @@ impl Listing {
     }
 
     /// Whether the reader at this cookie has had everything.
-    pub(crate) fn is_spent(&self, cookie: u64) -> bool {
+    pub(crate) fn is_exhausted(&self, cookie: u64) -> bool {
         self.after(cookie).is_empty()
     }
 }

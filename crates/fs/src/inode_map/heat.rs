@@ -150,7 +150,7 @@ impl Heats {
     }
 
     /// Whether files may move because of heat.
-    pub fn may_spend(&self, now: Timestamp, a_day: Option<ByteSize>) -> bool {
+    pub fn has_budget(&self, now: Timestamp, a_day: Option<ByteSize>) -> bool {
         a_day.is_none_or(|a_day| self.spending.lock().allows(now, a_day))
     }
 
@@ -235,7 +235,7 @@ impl Heats {
         }
     }
 
-    fn take_in(&self, slot: u16, kept: HeatSnapshot) {
+    fn merge_kept(&self, slot: u16, kept: HeatSnapshot) {
         let mut spending = self.spending.lock();
         *spending = spending.later(kept.spending);
         drop(spending);
@@ -284,7 +284,7 @@ impl InodeMap {
 
     /// Reads what a branch keeps of its files' heat. Call it after [`InodeMap::load`], as that.
     pub fn load_heat(&self, slot: u16, hidden: BorrowedFd<'_>) -> Result<(), InodeMapError> {
-        self.heats.take_in(slot, heat_file::read(hidden)?);
+        self.heats.merge_kept(slot, heat_file::read(hidden)?);
         Ok(())
     }
 
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(again.heats().opens(key(7), NOW, WEEK), Opens(3_000_000));
         assert_eq!(again.heats().opens(key(8), NOW, WEEK), Opens(0), "another branch keeps it");
         assert!(
-            again.heats().may_spend(NOW, Some(ByteSize(501))) && !again.heats().may_spend(NOW, Some(ByteSize(500)))
+            again.heats().has_budget(NOW, Some(ByteSize(501))) && !again.heats().has_budget(NOW, Some(ByteSize(500)))
         );
         // Nothing changed: nothing is written.
         std::fs::remove_file(dir.path().join("heat")).unwrap();
@@ -398,7 +398,7 @@ mod tests {
         let heat_of = |order: [(u16, i64); 2]| {
             let heats = Heats::default();
             for (slot, times) in order {
-                heats.take_in(slot, HeatSnapshot { lines: vec![line(times)], spending: Spending::default() });
+                heats.merge_kept(slot, HeatSnapshot { lines: vec![line(times)], spending: Spending::default() });
             }
             let slot = heats.shard(7).lock()[&7].slot;
             (slot, heats.opens(key(7), NOW, WEEK))

@@ -359,7 +359,7 @@ impl InodeMap {
         {
             let mut holders = self.holders.lock();
             shard.attach(file, !kind.guarded);
-            self.take_in(&mut holders, slot, sum, true);
+            self.merge_log(&mut holders, slot, sum, true);
         }
         shard.sync(hidden)
     }
@@ -368,7 +368,7 @@ impl InodeMap {
     pub fn load_read_only(&self, slot: u16, root: BorrowedFd<'_>) -> Result<(), InodeMapError> {
         let records = log::read_only(root)?;
         let mut holders = self.holders.lock();
-        self.take_in(&mut holders, slot, LogSummary::of(slot, &records), false);
+        self.merge_log(&mut holders, slot, LogSummary::of(slot, &records), false);
         Ok(())
     }
 
@@ -384,7 +384,7 @@ impl InodeMap {
     }
 
     /// Joins what a log says with what is known.
-    fn take_in(&self, holders: &mut Holders, slot: u16, sum: LogSummary, keeps_log: bool) {
+    fn merge_log(&self, holders: &mut Holders, slot: u16, sum: LogSummary, keeps_log: bool) {
         let shard = self.shard(slot);
         let mut kept = Vec::with_capacity(sum.entries.len());
         let mut beaten = Vec::new();
@@ -410,7 +410,7 @@ impl InodeMap {
         let (own, foreign): (Vec<u64>, Vec<u64>) =
             sum.lent.iter().copied().partition(|&number| number::range(number) == Range::Place(slot));
         self.lent_foreign.write().extend(foreign);
-        let counter = shard.leap(sum.counter);
+        let counter = shard.skip_used_numbers(sum.counter);
         shard.change(|state, records| {
             for (key, entry) in kept {
                 state.entries.entry(place_of(key)).or_insert(entry);

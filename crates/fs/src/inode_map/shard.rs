@@ -94,7 +94,7 @@ impl Shard {
     }
 
     /// Goes far past every counter that may have been used, also by records that a crash has lost; gives the new one.
-    pub(super) fn leap(&self, used: u64) -> u64 {
+    pub(super) fn skip_used_numbers(&self, used: u64) -> u64 {
         self.raise_counter(used);
         self.next_fresh.fetch_add(LEAP, Ordering::Relaxed) + LEAP
     }

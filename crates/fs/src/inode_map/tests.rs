@@ -356,7 +356,7 @@ proptest! {
     #[test]
     fn a_log_that_says_anything_is_taken_in(records in proptest::collection::vec(some_record(), 0..20)) {
         let map = InodeMap::new();
-        map.take_in(&mut map.holders.lock(), 1, LogSummary::of(1, &records), true);
+        map.merge_log(&mut map.holders.lock(), 1, LogSummary::of(1, &records), true);
         for record in &records {
             if let Record::Assign { dev, ino, .. } = *record {
                 map.ino(BackingKey { slot: 1, foreign_dev: dev, ino });

@@ -113,11 +113,11 @@ impl Io {
         if let Some(size) = change.size
             && self.staged.area_of(&node).is_some_and(|staging| self.staged.outgrows(&node, staging.branch.id, size))
         {
-            self.staging.leave_to_grow(&node, size)?;
+            self.staging.destage_to_grow(&node, size)?;
         }
         if !change.times_are_common() && self.staged.area_of(&node).is_some() {
             // If it cannot leave now, its branch makes of them what it can when it does.
-            let _later = self.staging.leave_now(&node);
+            let _later = self.staging.destage_now(&node);
         }
         // Before the names are locked: it may be on its way to another branch for long.
         let _io = match node.file() {
@@ -293,13 +293,13 @@ impl Io {
         }
         // A branch may not keep what memory does: more than a little is for it to judge.
         if value.len() > STAGED_VALUE || self.listxattr(node)?.len() + name.len() + 1 > STAGED_NAMES {
-            self.staging.leave_now(&file)?;
+            self.staging.destage_now(&file)?;
             return set();
         }
         match set() {
             // And the other way round.
             Err(OpError::Sys(Errno::OPNOTSUPP | Errno::NOSPC)) => {
-                self.staging.leave_now(&file)?;
+                self.staging.destage_now(&file)?;
                 set()
             }
             done => done,

@@ -260,7 +260,7 @@ impl Io {
     /// Makes a file's contents durable.
     pub(crate) fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
         let handle = self.handle(handle)?;
-        let left = self.staging.leave_for_sync(&handle.node)?;
+        let left = self.staging.destage_for_sync(&handle.node)?;
         {
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
@@ -291,7 +291,7 @@ impl Io {
 
     /// Syncs the copies of a directory that can be reached.
     fn sync_copies(&self, node: &Arc<Node>, data_only: bool) -> OpResult<()> {
-        self.staging.leave_dir_for_sync(node)?;
+        self.staging.destage_dir_for_sync(node)?;
         // What lasts is not done under the lock.
         let copies = {
             let _names = self.tree.rename_lock.read();
@@ -303,7 +303,7 @@ impl Io {
 
     /// Makes everything durable.
     pub(crate) fn sync_all(&self) -> OpResult<()> {
-        let left = self.staging.leave_all_for_sync();
+        let left = self.staging.destage_all_for_sync();
         self.write_back.sync_branches()?;
         left
     }

@@ -72,7 +72,7 @@ impl Io {
         let found = self.tree.node(node)?;
         if self.staged.area_of(&found).is_some() {
             // Memory knows other flags, and what is pinned could not leave it.
-            self.staging.leave_now(&found)?;
+            self.staging.destage_now(&found)?;
         }
         let done = self.set_now(&found, set, put_back);
         // The change time is another one.

@@ -271,7 +271,7 @@ impl Io {
         let node = Arc::clone(&handle.node);
         let Some(file) = node.file() else { return Ok(()) };
         let (ended, accessed, is_warm);
-        let judge = {
+        let must_evaluate = {
             let mut state = file.state.write();
             state.writers -= u32::from(handle.writer);
             *state.is_bare.get_mut() = false;
@@ -295,7 +295,7 @@ impl Io {
             count_call();
             drop(token);
         }
-        if judge {
+        if must_evaluate {
             let _names = self.tree.rename_lock.read();
             self.migrate.evaluate_closed(&node, &handle.current());
         } else if let Some(before) = accessed {

@@ -74,20 +74,20 @@ impl Migrations {
         let holds = holds.unwrap_or(CopyLocks::Nothing);
         let Some(guarded) = [to, from].into_iter().find(|end| end.online.guarded) else {
             let throttle = pace.throttle.map(AsRef::as_ref);
-            let gets_on = || {
+            let is_progressing = || {
                 if let Some(alive) = pace.alive {
                     alive();
                 }
                 pace.stop.is_some_and(|stop| stop())
             };
-            let is_over = || cancel.load(Ordering::Relaxed) || gets_on();
+            let is_over = || cancel.load(Ordering::Relaxed) || is_progressing();
             let give_way = || {
                 if pace.turn.is_some_and(|turn| turn.pause(&is_over)) {
                     self.context.count(Metric::RelocationRests);
                 }
             };
             let rest = pace.turn.map(|_| &give_way as &dyn Fn());
-            let limits = Limits { throttle, stop: Some(&gets_on), rest, durability, ..Limits::new(cancel) };
+            let limits = Limits { throttle, stop: Some(&is_progressing), rest, durability, ..Limits::new(cancel) };
             return Ok(counted(copy_within_limit(flusher, holds, limits, copy), from, to)?);
         };
         let apart = Arc::new(CopyControl::default());

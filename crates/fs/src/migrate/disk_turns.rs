@@ -149,7 +149,7 @@ impl DiskTurn<'_> {
     pub(crate) fn pause(&self, stop: &dyn Fn() -> bool) -> bool {
         let found = if self.turns.line.lock().is_look_due(&self.disks) { self.rest(stop) } else { DiskUse::Idle };
         if self.since.get().elapsed() >= LONGEST {
-            self.let_others_go_first(stop);
+            self.yield_to_waiters(stop);
         }
         found == DiskUse::Busy
     }
@@ -169,7 +169,7 @@ impl DiskTurn<'_> {
         found
     }
 
-    fn let_others_go_first(&self, stop: &dyn Fn() -> bool) {
+    fn yield_to_waiters(&self, stop: &dyn Fn() -> bool) {
         {
             let mut line = self.turns.line.lock();
             self.since.set(Instant::now());
@@ -292,7 +292,7 @@ mod tests {
     fn a_move_that_lets_others_go_first_has_its_turn_again_after_them() {
         let turns = DiskTurns::default();
         let turn = turns.take_disks(disks(&["a"]), &|| false).unwrap();
-        turn.let_others_go_first(&|| panic!("nobody waits"));
+        turn.yield_to_waiters(&|| panic!("nobody waits"));
         let went = AtomicBool::new(false);
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -300,7 +300,7 @@ mod tests {
                 went.store(true, Ordering::SeqCst);
             });
             wait_until(|| turns.line.lock().moves.len() == 2);
-            turn.let_others_go_first(&|| false);
+            turn.yield_to_waiters(&|| false);
             assert!(went.load(Ordering::SeqCst));
         });
     }

@@ -12,7 +12,7 @@
 //! Nothing of the walk itself lasts: one that a crash ends begins anew, and finds what was moved in its place.
 
 mod gather;
-mod judge;
+mod placement_override;
 mod planned;
 mod warm;
 
@@ -44,8 +44,8 @@ use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
 use crate::warning::WarningSubject;
 
-use judge::Target;
-pub(crate) use judge::{PlacementOverride, VisitedFile};
+use placement_override::Target;
+pub(crate) use placement_override::{PlacementOverride, VisitedFile};
 
 /// What a walk is to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ struct EnforceWalker<'a> {
     migrations: &'a Migrations,
     walk: WalkOptions,
     /// In place of the rules.
-    judge: Option<&'a mut dyn PlacementOverride>,
+    placement_override: Option<&'a mut dyn PlacementOverride>,
     throttle: Option<Arc<Throttle>>,
     /// Told each step; false ends the walk.
     tell: &'a mut dyn FnMut(&Progress) -> bool,
@@ -106,7 +106,7 @@ impl Migrations {
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
             self.context.unwarn(&WarningSubject::Misplaced);
         }
-        self.revisits.hope_again();
+        self.revisits.retry_given_up();
         // What was changed on the branches themselves is seen from now on.
         if let Some(kernel) = self.context.kernel.get() {
             kernel.drop_names();
@@ -129,7 +129,7 @@ impl Migrations {
         &'a self,
         walk: WalkOptions,
         part: &'a WalkScope,
-        judge: Option<&'a mut dyn PlacementOverride>,
+        placement_override: Option<&'a mut dyn PlacementOverride>,
         tell: &'a mut dyn FnMut(&Progress) -> bool,
     ) -> EnforceSummary {
         let (root, sought) = match part {
@@ -141,7 +141,7 @@ impl Migrations {
         let mut walker = EnforceWalker {
             migrations: self,
             walk,
-            judge,
+            placement_override,
             throttle: walk.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth))),
             tell,
             progress: Progress { inodes_total, ..Progress::default() },
@@ -214,7 +214,7 @@ impl EnforceWalker<'_> {
 
     /// Looks at one directory: each copy's files where they are.
     fn visit(&mut self, dir: &Arc<Node>, descend: &mut dyn FnMut(&OsStr)) {
-        self.move_what_waits_long();
+        self.move_overdue();
         self.progress.current = String::from_utf8_lossy(&dir.path()).into_owned();
         let copies = {
             let _names = self.migrations.tree.rename_lock.read();

@@ -55,7 +55,7 @@ impl Lane {
     }
 
     /// Whether moves of both would use one branch.
-    fn meets(self, other: Lane) -> bool {
+    fn shares_branch_with(self, other: Lane) -> bool {
         match (self, other) {
             (Lane::Local(one), Lane::Local(other)) => one.iter().any(|branch| other.contains(branch)),
             _ => self == other,
@@ -124,7 +124,7 @@ impl MoveQueue {
 
     fn is_free(&self, lane: Lane) -> bool {
         let of_its_kind = self.busy.iter().filter(|busy| busy.is_local() == lane.is_local()).count();
-        of_its_kind < MOVERS - 1 && !self.busy.iter().any(|busy| busy.meets(lane))
+        of_its_kind < MOVERS - 1 && !self.busy.iter().any(|busy| busy.shares_branch_with(lane))
     }
 
     fn leave(&mut self, lane: Lane) {
@@ -338,7 +338,7 @@ impl Migrations {
 
     fn move_first_of(&self, waiting: &mut Vec<QueuedMove>, (target, cause): (BranchId, MoveReason)) {
         let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
-        let moved = self.until_the_end(|pace| self.transfer_first(&nodes, target, cause, pace));
+        let moved = self.run_until_shutdown(|pace| self.transfer_first(&nodes, target, cause, pace));
         let rest = waiting.split_off(moved.len().min(waiting.len()));
         for (waiting, moved) in std::mem::replace(waiting, rest).into_iter().zip(moved) {
             let turn = match moved {
@@ -407,12 +407,12 @@ impl Migrations {
 
     fn move_queued(&self, node: &Arc<Node>) -> Requeue {
         let Some(([_, target], cause)) = self.evaluate_again(node) else { return Requeue::Over };
-        let moved = self.until_the_end(|pace| self.transfer(node, target, cause, pace));
+        let moved = self.run_until_shutdown(|pace| self.transfer(node, target, cause, pace));
         self.note_moved_queued(node, target, moved)
     }
 
     /// Runs moves that are given up when the pool ends.
-    fn until_the_end<T>(&self, run: impl FnOnce(MoveControl<'_>) -> T) -> T {
+    fn run_until_shutdown<T>(&self, run: impl FnOnce(MoveControl<'_>) -> T) -> T {
         let stop = || self.context.is_stopping();
         run(MoveControl { stop: Some(&stop), ..MoveControl::default() })
     }

@@ -98,7 +98,7 @@ impl MovedLink {
 
     /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one
     /// day.
-    pub(crate) fn lift_times(&self, patience: Option<Duration>) {
+    pub(crate) fn advance_times(&self, patience: Option<Duration>) {
         // Else it is done before the old copy goes.
         let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(patience)) else { return };
         if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())

@@ -89,7 +89,7 @@ impl Revisits {
     }
 
     /// Names may have been made in the tree past the mount.
-    pub(crate) fn hope_again(&self) {
+    pub(crate) fn retry_given_up(&self) {
         self.due.lock().hopeless.clear();
     }
 

@@ -23,7 +23,7 @@ impl Migrations {
     /// The schedule's thread.
     pub(crate) fn run_schedule(self: &Arc<Self>) {
         if self.moves_left.load(Ordering::Relaxed) {
-            self.move_what_was_left();
+            self.move_leftovers();
         }
         let mut done_inside = false;
         while !self.context.is_stopping() {
@@ -77,7 +77,7 @@ impl Migrations {
         }
     }
 
-    fn move_what_was_left(&self) {
+    fn move_leftovers(&self) {
         let walk = WalkOptions {
             bandwidth: self.context.settings().enforce.bandwidth,
             purpose: Purpose::Recovery,

@@ -255,7 +255,7 @@ impl Migrations {
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
             for link in links {
-                link.lift_times(pace.patience);
+                link.advance_times(pace.patience);
             }
             target.invalidate_space();
         } else {

@@ -35,7 +35,7 @@ use crate::metrics::Metric;
 use crate::names::Names;
 use crate::node::{Backing, Divergence, Node, NodeId, path_of};
 use crate::placement::NewFile;
-use crate::rights::{ACCESS, DEFAULT, SET_GID, ShownRights, inherited, mode_alone};
+use crate::rights::{ACCESS, DEFAULT, SET_GID, ShownRights, inherited, mode_without_acl};
 use crate::tree::lookup::{MergedEntry, file_state};
 use crate::tree::orphans::NewEntry;
 use crate::tree::{Attr, is_reserved};
@@ -65,7 +65,7 @@ impl Names {
             self.tree.opening(|| dir.create(name, OFlags::RDWR, first, caller.umask)).map(|file| (file, divergence))
         };
         let wait = self.staging.wait_of(&new);
-        let alone = if wait.is_some() { None } else { self.make_alone(&new, call)? };
+        let alone = if wait.is_some() { None } else { self.create_on_only_copy(&new, call)? };
         let made = match alone {
             Some(made) => Some(made),
             None => match self.tree.probe(&parent, name)? {
@@ -157,7 +157,7 @@ impl Names {
             let divergence = parent.divergence();
             call(dir, first_perm(divergence.as_deref(), dir, perm)).map(|()| divergence)
         };
-        let (dir, divergence) = match self.make_alone(&new, call)? {
+        let (dir, divergence) = match self.create_on_only_copy(&new, call)? {
             Some(made) => made,
             None if self.tree.probe(&parent, name)?.is_some() => return Err(OpError::Sys(Errno::EXIST)),
             None => self.make(&new, call)?,
@@ -184,7 +184,7 @@ impl Names {
     pub(crate) fn link(&self, node: NodeId, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let node = self.tree.node(node)?;
         if self.staged.area_of(&node).is_some() && !is_stageable(name, node.paths().len() + 1) {
-            self.staging.leave_now(&node)?;
+            self.staging.destage_now(&node)?;
         }
         let _names = self.tree.rename_lock.read();
         let parent = self.tree.dir_node(parent)?;
@@ -247,7 +247,11 @@ impl Names {
 
     /// Makes something where the directory's only copy is, if the rules choose that branch: that the name is new, the
     /// branch says itself. `None`: it has to be made as [`Names::make`] does, when the name was looked for.
-    fn make_alone<T>(&self, new: &NewFile<'_>, call: impl Fn(&DirAt) -> OpResult<T>) -> OpResult<Option<(DirAt, T)>> {
+    fn create_on_only_copy<T>(
+        &self,
+        new: &NewFile<'_>,
+        call: impl Fn(&DirAt) -> OpResult<T>,
+    ) -> OpResult<Option<(DirAt, T)>> {
         if is_reserved(new.parent, new.name) {
             return Err(OpError::Reserved);
         }
@@ -386,7 +390,7 @@ fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &ShownRig
             set_acl(made, DEFAULT, shown.rights.default.as_deref())?;
         }
     } else {
-        perm = mode_alone(perm, access.as_deref());
+        perm = mode_without_acl(perm, access.as_deref());
     }
     let passed_on = if is_dir && inherits { SET_GID } else { 0 };
     made.chmod(perm | new.perm & 0o7000 | passed_on, KernelCache::NEW_INODE)?;

@@ -97,7 +97,7 @@ impl Names {
                 }
                 Renamed::LeaveFirst(node) => {
                     drop(locked);
-                    let left = self.staging.leave_now(&node);
+                    let left = self.staging.destage_now(&node);
                     self.tree.nodes.release(&node, 1);
                     left?;
                 }
@@ -110,7 +110,7 @@ impl Names {
                 }
                 // First onto one branch, so that the exchange itself is one system call.
                 Renamed::MoveFirst { node, other, here, there } => {
-                    let moves = self.ways_together(&from, &to, [(&node, there), (&other, here)]);
+                    let moves = self.colocation_moves(&from, &to, [(&node, there), (&other, here)]);
                     drop(locked);
                     let moved = self.move_to_one_branch(&node, &other, [here, there], moves);
                     // Somebody else moved one of them meanwhile, perhaps away from a branch that is no more: then it is
@@ -144,7 +144,7 @@ impl Names {
     /// Which of two files that are to change names may move to the other's branch, the better way first. A file goes
     /// where neither rule of its names forbids it (its list has neither `default` nor `any`); else where that of its
     /// new name does not.
-    fn ways_together<'a>(
+    fn colocation_moves<'a>(
         &self,
         from: &RenameSide<'_>,
         to: &RenameSide<'_>,
@@ -178,10 +178,10 @@ impl Names {
         ways: Vec<(&Arc<Node>, BranchId)>,
     ) -> OpResult<()> {
         if self.branches.is_staging(here) {
-            return self.staging.leave_now(node);
+            return self.staging.destage_now(node);
         }
         if self.branches.is_staging(there) {
-            return self.staging.leave_now(other);
+            return self.staging.destage_now(other);
         }
         let mut moved = Err(OpError::NoRoom);
         for (node, target) in ways {
@@ -220,7 +220,7 @@ impl Names {
 
     /// Renames a file into a directory that is on the file's branch only: that nothing has the new name there, the
     /// branch says itself. `None`: something has it, or it has to be looked for.
-    fn rename_alone(
+    fn rename_on_only_copy(
         &self,
         from: &RenameSide<'_>,
         to: &RenameSide<'_>,
@@ -285,7 +285,7 @@ impl Names {
         loop {
             let source = self.source(from)?;
             if replace != Replace::Exchange
-                && let Some(renamed) = self.rename_alone(from, to, &source)?
+                && let Some(renamed) = self.rename_on_only_copy(from, to, &source)?
             {
                 return Ok(renamed);
             }
@@ -409,7 +409,7 @@ impl Names {
                 self.change_both(from, to, (dir, to_dir), || {
                     several::supersede(from, to, dir, to_dir, target_dir)?;
                     note_changed(&to.parent, target_dir);
-                    leave_behind(from, dir)
+                    leave_whiteout(from, dir)
                 })?;
             }
             _ => self.change_both(from, to, (dir, to_dir), || {
@@ -527,7 +527,7 @@ fn rename_copies(
         [(old, new)] => old.rename(from.name, new, to.name, from.flags()),
         places => {
             several::rename_dir(from, to, places, replaced)?;
-            places.first().map_or(Ok(()), |(old, _)| leave_behind(from, old))
+            places.first().map_or(Ok(()), |(old, _)| leave_whiteout(from, old))
         }
     }
 }
@@ -543,7 +543,7 @@ impl RenameSide<'_> {
 
 /// Where several branches are concerned the whiteout is a step of its own: after a crash before it, the name is just
 /// gone.
-fn leave_behind(from: &RenameSide<'_>, dir: &DirAt) -> OpResult<()> {
+fn leave_whiteout(from: &RenameSide<'_>, dir: &DirAt) -> OpResult<()> {
     const WHITEOUT_DEVICE: u64 = 0;
     match from.behind {
         OldName::Nothing => Ok(()),

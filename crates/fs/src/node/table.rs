@@ -101,7 +101,7 @@ impl NodeTable {
             let raced = now.is_some() && now != found.as_ref().map(|node| node.id);
             if raced {
                 drop(shard);
-                self.let_go(found.as_ref());
+                self.release_unfit(found.as_ref());
                 continue;
             }
             let made = make(self.next_id());
@@ -111,12 +111,12 @@ impl NodeTable {
                 self.ids(node.id).write().insert(node.id, Arc::clone(node));
             }
             drop(shard);
-            self.let_go(found.as_ref());
+            self.release_unfit(found.as_ref());
             return made.map(|node| (node, true));
         }
     }
 
-    fn let_go(&self, unfit: Option<&Arc<Node>>) {
+    fn release_unfit(&self, unfit: Option<&Arc<Node>>) {
         if let Some(node) = unfit {
             self.release(node, 1);
         }

@@ -103,13 +103,13 @@ impl DirTimes {
     }
 
     /// After a change of entries: whether the reply to a look that did not see it may be on its way.
-    pub(crate) fn may_be_answered_late(&self) -> bool {
+    pub(crate) fn may_race_with_reply(&self) -> bool {
         let looked = self.looked.load(Ordering::SeqCst);
         looked != NOBODY && self.looked.swap(NOBODY, Ordering::SeqCst) != THREAD.with(|number| *number)
     }
 
     /// While this lives nobody is at step 1. `None`: somebody is for long, as where a branch hangs.
-    pub(crate) fn stand_still(&self) -> Option<RankedMutexGuard<'_, ()>> {
+    pub(crate) fn freeze(&self) -> Option<RankedMutexGuard<'_, ()>> {
         self.keeper.try_lock_for(LOOK_PATIENCE)
     }
 
@@ -149,11 +149,11 @@ mod tests {
         assert!(!times.was_kept(&before));
         let keeping = times.keep(None);
         assert!(times.was_kept(&before) && times.was_kept(&times.look()), "it is being put back");
-        let of_another = || std::thread::scope(|scope| scope.spawn(|| times.stand_still().is_some()).join().unwrap());
+        let of_another = || std::thread::scope(|scope| scope.spawn(|| times.freeze().is_some()).join().unwrap());
         assert!(!of_another());
         drop(keeping);
         assert!(times.was_kept(&before), "it was put back");
-        let still = times.stand_still();
+        let still = times.freeze();
         assert!(still.is_some() && !times.was_kept(&times.look()));
     }
 
@@ -161,11 +161,11 @@ mod tests {
     fn a_change_knows_whether_another_thread_looked_before_it() {
         let times = DirTimes::new(NodeId::ROOT);
         let elsewhere = || std::thread::scope(|scope| scope.spawn(|| times.look()).join().map(|_| ()).unwrap());
-        assert!(!times.may_be_answered_late(), "nobody looked");
+        assert!(!times.may_race_with_reply(), "nobody looked");
         times.look();
-        assert!(!times.may_be_answered_late(), "the reply of this thread has arrived");
+        assert!(!times.may_race_with_reply(), "the reply of this thread has arrived");
         elsewhere();
-        assert!(times.may_be_answered_late() && !times.may_be_answered_late(), "once for each look");
+        assert!(times.may_race_with_reply() && !times.may_race_with_reply(), "once for each look");
         for look_again in [true, false] {
             if look_again {
                 times.look();
@@ -174,7 +174,7 @@ mod tests {
             if !look_again {
                 times.look();
             }
-            assert!(times.may_be_answered_late(), "one of two has arrived");
+            assert!(times.may_race_with_reply(), "one of two has arrived");
         }
     }
 }

@@ -81,7 +81,7 @@ fn names_of(branches: &[Arc<Branch>]) -> impl Iterator<Item = (String, BranchId)
 impl Placement {
     /// Uses other rules from now on. Their counters begin at zero.
     pub(crate) fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
-        let _told = self.branches.told.lock();
+        let _epochs = self.branches.known_epochs.lock();
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
         let mode = self.context.settings().staging.as_ref().map(|spec| spec.mode);
         if self.staged.area.is_none() && mode.is_some_and(|mode| rules.rules.may_stage(mode)) {
@@ -96,7 +96,7 @@ impl Placement {
 
     /// Files that no rule names may go to this branch too, after those of the default list.
     pub(crate) fn append_to_default(&self, branch: &str) -> Result<(), Error> {
-        let _told = self.branches.told.lock();
+        let _epochs = self.branches.known_epochs.lock();
         let active = self.rules.load();
         let default = &active.spec.default;
         if default.is_empty() || default.iter().any(|name| name == branch || name == ANY) {
@@ -125,7 +125,7 @@ impl Placement {
 
     /// Makes a branch a member of a group.
     pub(crate) fn append_to_group(&self, branch: &str, group: &str) -> Result<(), Error> {
-        let _told = self.branches.told.lock();
+        let _epochs = self.branches.known_epochs.lock();
         let active = self.rules.load();
         let spec = with_member(&active.spec, branch, group)?;
         let hits = active.counted();

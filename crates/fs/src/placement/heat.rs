@@ -82,7 +82,7 @@ impl Placement {
 
     /// Whether files may move because of heat, as far as `max_move` goes.
     pub(crate) fn may_move_by_heat(&self) -> bool {
-        self.inodes.heats().may_spend(now(), self.heat_settings().max_move)
+        self.inodes.heats().has_budget(now(), self.heat_settings().max_move)
     }
 
     /// A file has moved because of heat.

@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::branch::beneath::open_beneath;
-use crate::relocate::fingerprint::{FileSnapshot, look_maybe};
+use crate::relocate::fingerprint::{FileSnapshot, look_if_present};
 use crate::relocate::{EntryAt, HIDDEN_DIR};
 
 /// A name whose directory was found below a root.
@@ -24,7 +24,7 @@ impl ResolvedName {
     }
 
     pub(super) fn look(&self) -> Result<Option<FileSnapshot>, Errno> {
-        look_maybe(self.place())
+        look_if_present(self.place())
     }
 }
 

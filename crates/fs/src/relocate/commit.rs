@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use crate::relocate::error::{ErrorContext, is_doubtful};
-use crate::relocate::fingerprint::{FileSnapshot, look_fd, look_maybe};
+use crate::relocate::fingerprint::{FileSnapshot, look_fd, look_if_present};
 use crate::relocate::journal::record;
 use crate::relocate::{
     BranchUuid, Decision, Durability, DurableCopy, EntryAt, Fingerprint, Intent, Loss, MoveSide, RelocateError, Step,
@@ -261,7 +261,7 @@ impl<'a> Move<'a> {
 /// been lost on the way (a server or a daemon that died, a disk), nobody knows.
 pub(super) fn remove(place: EntryAt<'_>) -> Result<Removal, Errno> {
     let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
-    match look_maybe(place) {
+    match look_if_present(place) {
         Ok(None) => Ok(Removal::Done),
         Ok(Some(_)) if !is_doubtful(errno) => Err(errno),
         Ok(Some(_)) | Err(_) => Ok(Removal::Unsure { errno }),
@@ -291,7 +291,7 @@ pub(super) fn place_by_hand(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Re
             Err(_) => {}
         }
     }
-    match look_maybe(to).doing("look at the target")? {
+    match look_if_present(to).doing("look at the target")? {
         Some(_) => Err(RelocateError::Taken),
         None => placed(renameat(from.dir, from.name, to.dir, to.name)),
     }

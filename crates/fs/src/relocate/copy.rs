@@ -206,8 +206,8 @@ impl<'a> FileCopy<'a> {
         } else {
             self.make_special()?;
             let output = attrs::hold(self.temp).doing("open the copy")?;
-            self.dress(output.as_fd(), AttributePass::BeforeData)?;
-            self.dress(output.as_fd(), AttributePass::AfterData)?;
+            self.apply_attributes(output.as_fd(), AttributePass::BeforeData)?;
+            self.apply_attributes(output.as_fd(), AttributePass::AfterData)?;
             if self.limits.durability == Durability::Now {
                 attrs::sync_dir(self.temp.dir).doing("flush the copy's directory")?;
             }
@@ -231,12 +231,12 @@ impl<'a> FileCopy<'a> {
             }
             attrs::copy_flags(flags, input, output)?;
         }
-        self.dress(output, AttributePass::BeforeData)?;
+        self.apply_attributes(output, AttributePass::BeforeData)?;
         let bytes = self.data(input, output)?;
         // What could not be written, and was forgotten since, is not what was read.
         write_out::failed_writes(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         self.put_access_time_back()?;
-        self.dress(output, AttributePass::AfterData)?;
+        self.apply_attributes(output, AttributePass::AfterData)?;
         match self.limits.durability {
             // Small files are written at the sync, many in one request.
             Durability::Together if bytes < WRITTEN_EARLY => return Ok(bytes),
@@ -286,7 +286,7 @@ impl<'a> FileCopy<'a> {
     }
 
     /// Sets everything besides data, in an order in which no step undoes an earlier one.
-    fn dress(&mut self, target: BorrowedFd<'_>, when: AttributePass) -> Result<(), RelocateError> {
+    fn apply_attributes(&mut self, target: BorrowedFd<'_>, when: AttributePass) -> Result<(), RelocateError> {
         if when == AttributePass::BeforeData {
             let made = attrs::set_owner(target, &self.seen).map_err(|errno| match errno {
                 Errno::PERM | Errno::INVAL | Errno::NOTSUP => RelocateError::WouldLose { what: vec![Loss::Ownership] },

@@ -29,7 +29,7 @@ use rustix::fs::{RenameFlags, renameat_with};
 
 use crate::relocate::commit::place_new;
 use crate::relocate::error::ErrorContext;
-use crate::relocate::fingerprint::look_maybe;
+use crate::relocate::fingerprint::look_if_present;
 use crate::relocate::intent::{ExchangeSite, Verdict, relative};
 use crate::relocate::names::{BranchCaller, Journal, OwnedEntry, Participant, StoredIntent, carry_out};
 use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, told};
@@ -155,7 +155,7 @@ impl<R: BranchCaller> Participant for ExchangeParticipant<'_, R> {
 }
 
 fn print_at(spot: &OwnedEntry) -> Result<Option<Fingerprint>, RelocateError> {
-    Ok(look_maybe(spot.place()).doing("look at a name to exchange")?.map(|seen| seen.print))
+    Ok(look_if_present(spot.place()).doing("look at a name to exchange")?.map(|seen| seen.print))
 }
 
 /// One branch's part, which is one system call.

@@ -94,7 +94,7 @@ pub(super) fn look_fd(fd: BorrowedFd<'_>) -> Result<FileSnapshot, Errno> {
 }
 
 /// What is at `place`; `None` if nothing is.
-pub(super) fn look_maybe(place: EntryAt<'_>) -> Result<Option<FileSnapshot>, Errno> {
+pub(super) fn look_if_present(place: EntryAt<'_>) -> Result<Option<FileSnapshot>, Errno> {
     match look(place) {
         Ok(seen) => Ok(Some(seen)),
         Err(Errno::NOENT) => Ok(None),

@@ -21,7 +21,7 @@ use tracing::warn;
 use crate::relocate::commit::{ParentTimes, Removal, place_new, remove};
 use crate::relocate::dirs::clone_dir;
 use crate::relocate::error::{ErrorContext, is_doubtful};
-use crate::relocate::fingerprint::{look, look_maybe};
+use crate::relocate::fingerprint::{look, look_if_present};
 use crate::relocate::intent::{Verdict, relative};
 use crate::relocate::names::{BranchCaller, Journal, OwnedEntry, Participant, StoredIntent, carry_out};
 use crate::relocate::recover::EVERYTHING;
@@ -113,7 +113,7 @@ impl<R: BranchCaller> DirSite<R> {
             if look(from.place()).doing("look at the directory")?.print.file_type() != FileType::Directory {
                 return Err(RelocateError::NotDirectory);
             }
-            match look_maybe(to.place()).doing("look at the new name")? {
+            match look_if_present(to.place()).doing("look at the new name")? {
                 None => Ok(None),
                 Some(_) if !replaced => Err(RelocateError::Taken),
                 Some(seen) if seen.print.file_type() != FileType::Directory => Err(RelocateError::NotDirectory),
@@ -148,8 +148,8 @@ impl<R: BranchCaller> Participant for Renaming<'_, R> {
 
     fn has_happened(&self) -> Result<bool, RelocateError> {
         self.site.call(|from, to| {
-            let old = look_maybe(from.place()).doing("look at the old name")?;
-            let new = look_maybe(to.place()).doing("look at the new name")?;
+            let old = look_if_present(from.place()).doing("look at the old name")?;
+            let new = look_if_present(to.place()).doing("look at the new name")?;
             Ok(old.is_none() && new.is_some())
         })
     }
@@ -276,8 +276,8 @@ impl<R: BranchCaller> Supersede<'_, R> {
 
     fn has_happened(&self, winner: Fingerprint) -> Result<bool, RelocateError> {
         self.winner.call(move |from, to| {
-            let new = look_maybe(to.place()).doing("look at the new name")?;
-            let old = look_maybe(from.place()).doing("look at the old name")?;
+            let new = look_if_present(to.place()).doing("look at the new name")?;
+            let old = look_if_present(from.place()).doing("look at the old name")?;
             Ok(old.is_none() && new.is_some_and(|new| new.print.ino == winner.ino))
         })
     }

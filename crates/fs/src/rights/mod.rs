@@ -121,7 +121,7 @@ pub(crate) fn inherited(shown: &ShownRights, perm: u32, umask: u32) -> (u32, Opt
 }
 
 /// The permission bits of a new entry where its branch keeps no ACLs: those of nobody who is named.
-pub(crate) fn mode_alone(perm: u32, access: Option<&[u8]>) -> u32 {
+pub(crate) fn mode_without_acl(perm: u32, access: Option<&[u8]>) -> u32 {
     let Some(entries) = access.and_then(acl::entries) else { return perm };
     acl::mode_of(&Acl { users: BTreeMap::new(), groups: BTreeMap::new(), ..Acl::of_entries(&entries) }.entries(0))
 }

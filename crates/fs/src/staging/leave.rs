@@ -87,9 +87,9 @@ impl Staging {
     }
 
     /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
-    pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: DestageTask) -> DestageOutcome {
+    pub(crate) fn destage_to(&self, branch: BranchId, mut leaving: DestageTask) -> DestageOutcome {
         let Some(area) = &self.staged.area else { return DestageOutcome::Left };
-        let alive = || self.workers.gets_on(branch);
+        let alive = || self.workers.note_progress(branch);
         let reach =
             DestageLimits { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive), grows_to: 0 };
         match self.leave_by(area, &leaving.node, &mut leaving.tried, &reach) {
@@ -123,7 +123,7 @@ impl Staging {
                 area.remove(node);
                 return Ok(DestageResult::Left);
             }
-            let left = self.leave_locked(node, area, tried, reach);
+            let left = self.destage_locked(node, area, tried, reach);
             drop(io);
             attempts += 1;
             let in_the_way = matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped));
@@ -152,7 +152,7 @@ impl Staging {
         left
     }
 
-    fn leave_locked(
+    fn destage_locked(
         &self,
         node: &Arc<Node>,
         area: &Area,
@@ -228,12 +228,12 @@ impl Staging {
     }
 
     /// Takes a file out of the staging area in the foreground.
-    pub(crate) fn leave_now(&self, node: &Arc<Node>) -> OpResult<()> {
+    pub(crate) fn destage_now(&self, node: &Arc<Node>) -> OpResult<()> {
         self.leave_staging(node).map_err(failed)
     }
 
-    /// As [`Staging::leave_now`], before it gets this size.
-    pub(crate) fn leave_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
+    /// As [`Staging::destage_now`], before it gets this size.
+    pub(crate) fn destage_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
         let Some(area) = &self.staged.area else { return Ok(()) };
         let reach = DestageLimits { grows_to, ..DestageLimits::ANY };
         self.leave_by(area, node, &mut TriedBranches::nothing(area), &reach).map(drop).map_err(failed)
@@ -241,7 +241,7 @@ impl Staging {
 
     /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be
     /// synced too.
-    pub(crate) fn leave_for_sync(&self, node: &Arc<Node>) -> OpResult<bool> {
+    pub(crate) fn destage_for_sync(&self, node: &Arc<Node>) -> OpResult<bool> {
         if self.staged.area_of(node).is_none_or(|area| !area.spec.volatile) {
             return Ok(false);
         }
@@ -268,7 +268,7 @@ impl Staging {
     }
 
     /// Takes the files of a directory out of volatile staging, because it is made durable.
-    pub(crate) fn leave_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
+    pub(crate) fn destage_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
         let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
         self.take_back_staged()?;
         let known =
@@ -293,7 +293,7 @@ impl Staging {
 
     /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after
     /// all were tried.
-    pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
+    pub(crate) fn destage_all_for_sync(&self) -> OpResult<()> {
         let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
         // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it
@@ -407,13 +407,13 @@ impl Staging {
         let mut left = Vec::new();
         let walked = self.walk_staged(&mut |pool, dir, name, meta| {
             if meta.kind == FileKind::Directory {
-                pool.lift_dir_times(dir, name);
+                pool.advance_dir_times(dir, name);
             } else {
                 left.push(crate::node::path_of(dir, name));
             }
             Ok(())
         });
-        self.lift_times(&self.tree.root);
+        self.advance_times(&self.tree.root);
         if walked.is_err() || !left.is_empty() {
             let example = left.first().map(|path| String::from_utf8_lossy(path).into_owned());
             tracing::error!(
@@ -442,9 +442,9 @@ impl Staging {
         loop {
             self.hand_to_workers(area, waiting);
             self.workers.settle();
-            self.tell_hanging();
+            self.report_hanging();
             self.release_left();
-            waiting = self.not_stuck(area);
+            waiting = self.retry_candidates(area);
             if waiting.is_empty() || Instant::now() >= until {
                 break;
             }
@@ -453,20 +453,20 @@ impl Staging {
     }
 
     /// A directory of the area is about to go: its copies on the branches get the times that users saw.
-    fn lift_dir_times(&self, parent: &Arc<Node>, name: &OsStr) {
+    fn advance_dir_times(&self, parent: &Arc<Node>, name: &OsStr) {
         let looked = {
             let _names = self.tree.rename_lock.read();
             self.tree.lookup_in(parent, name)
         };
         if let Ok((node, _)) = looked {
-            self.lift_times(&node);
+            self.advance_times(&node);
             self.tree.nodes.release(&node, 1);
         }
     }
 
     /// Sees to it that a copy of a directory outside the area has the times that users see. One is enough, for they see
     /// the newest, and one on a branch that hangs is not asked to change.
-    pub(crate) fn lift_times(&self, node: &Arc<Node>) {
+    pub(crate) fn advance_times(&self, node: &Arc<Node>) {
         let Ok(copies) = self.tree.copies(node) else { return };
         let hanging = self.hanging_branches();
         let _keeping = node.dir().and_then(|dir| dir.times.keep(None));

@@ -28,7 +28,7 @@ impl Staging {
         // twice.
         let used = queue.used();
         let mut due = queue.waiting.expired(now);
-        self.workers.keep_free(&mut due);
+        self.workers.retain_unassigned(&mut due);
         if due.is_empty() && used > high_water(limit) {
             // What workers that get on have is as good as gone; what waits for a branch that hangs is not.
             let (leaving, handed) = self.workers.handed();
@@ -43,7 +43,7 @@ impl Staging {
     pub(crate) fn all_free(&self, area: &Area) -> Vec<Arc<Node>> {
         let queue = area.queue.lock();
         let mut files: Vec<_> = queue.nodes.keys().copied().collect();
-        self.workers.keep_free(&mut files);
+        self.workers.retain_unassigned(&mut files);
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
@@ -53,7 +53,7 @@ impl Staging {
         while !self.context.is_stopping() {
             // What came to an end since the last look is told once more.
             let rested = area.queue.lock().is_at_rest();
-            self.look_after(area);
+            self.run_round(area);
             let taken_back = *self.taken_back.lock();
             let mut queue = area.queue.lock();
             if self.context.is_stopping() {
@@ -80,10 +80,10 @@ impl Staging {
     pub(crate) fn destage_due(&self) {
         let Some(area) = &self.staged.area else { return };
         loop {
-            let any = self.look_after(area);
+            let any = self.run_round(area);
             // Also for what was handed over only to make room.
             self.workers.settle();
-            self.tell_hanging();
+            self.report_hanging();
             self.release_left();
             if !any {
                 return;
@@ -93,7 +93,7 @@ impl Staging {
 
     /// One round of the scheduler: adjusts the limit, and hands files over whose time has come; whether there were any.
     /// Waits for no branch.
-    fn look_after(&self, area: &Area) -> bool {
+    fn run_round(&self, area: &Area) -> bool {
         match self.take_back_staged() {
             Ok(()) => self.context.unwarn(&WarningSubject::Staging),
             Err(error) => {
@@ -103,7 +103,7 @@ impl Staging {
         }
         area.watch_memory();
         self.release_left();
-        self.tell_hanging();
+        self.report_hanging();
         self.prune_area();
         self.begin_destage_if_short(area);
         let mut any = false;
@@ -126,7 +126,7 @@ impl Staging {
         // What may wait for a branch is done before anybody is kept from names.
         for node in emptied.iter().filter_map(|id| self.tree.nodes.get(*id)).filter(|node| node.dir().is_some()) {
             let _names = self.tree.rename_lock.read();
-            self.lift_times(&node);
+            self.advance_times(&node);
         }
         // Nobody may be among names: a directory found a moment ago would be gone. Another time, if somebody is.
         let Some(_names) = self.tree.rename_lock.try_write() else { return };
@@ -156,7 +156,7 @@ impl Staging {
         if !at.is_empty()? {
             return Ok(false);
         }
-        self.lift_times(node);
+        self.advance_times(node);
         let meta = at.stat_self()?;
         let keeping = parent.dir().and_then(|dir| dir.times.keep(None));
         let before = above.stat_self()?;
@@ -198,10 +198,10 @@ impl Area {
 
 impl Staging {
     /// Files that no worker has and that nothing keeps here but that they were in use when it was their turn.
-    pub(crate) fn not_stuck(&self, area: &Area) -> Vec<Arc<Node>> {
+    pub(crate) fn retry_candidates(&self, area: &Area) -> Vec<Arc<Node>> {
         let queue = area.queue.lock();
         let mut files: Vec<_> = queue.nodes.keys().filter(|file| !queue.stuck.contains_key(file)).copied().collect();
-        self.workers.keep_free(&mut files);
+        self.workers.retain_unassigned(&mut files);
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 

@@ -70,7 +70,7 @@ struct DestageWorker {
     /// The file that it has at hand.
     at_work: Option<FileId>,
     /// The log has that it hangs.
-    told: bool,
+    reported_hanging: bool,
 }
 
 impl DestageWorker {
@@ -115,7 +115,7 @@ impl DestageWorkers {
     }
 
     /// Leaves of files those that no worker has.
-    pub(crate) fn keep_free(&self, files: &mut Vec<FileId>) {
+    pub(crate) fn retain_unassigned(&self, files: &mut Vec<FileId>) {
         let state = self.state.lock();
         files.retain(|file| !state.handed.contains(file));
     }
@@ -189,7 +189,7 @@ impl DestageWorkers {
     }
 
     /// A branch takes what its worker brings.
-    pub(crate) fn gets_on(&self, branch: BranchId) {
+    pub(crate) fn note_progress(&self, branch: BranchId) {
         if let Some(worker) = self.state.lock().workers.get_mut(&branch) {
             worker.since = Some(Instant::now());
         }
@@ -258,10 +258,10 @@ impl DestageWorkers {
     /// Branches that came to hang, or to get on again, since this was asked last.
     fn news(&self) -> Vec<(BranchId, bool)> {
         let mut state = self.state.lock();
-        let changed = state.workers.iter_mut().filter(|(_, worker)| worker.told != worker.hangs());
+        let changed = state.workers.iter_mut().filter(|(_, worker)| worker.reported_hanging != worker.hangs());
         let told = changed.map(|(branch, worker)| {
-            worker.told = !worker.told;
-            (*branch, worker.told)
+            worker.reported_hanging = !worker.reported_hanging;
+            (*branch, worker.reported_hanging)
         });
         told.collect()
     }
@@ -309,7 +309,7 @@ impl Staging {
             return DestageOutcome::Stays;
         }
         let node = Arc::clone(&leaving.node);
-        let outcome = if is_hopeless { DestageOutcome::Stays } else { self.leave_to(branch, leaving) };
+        let outcome = if is_hopeless { DestageOutcome::Stays } else { self.destage_to(branch, leaving) };
         match outcome {
             DestageOutcome::Left => self.write_back.await_room(&node),
             DestageOutcome::Stays => area.postpone(&node),
@@ -320,7 +320,7 @@ impl Staging {
     }
 
     /// Says in the log which branches have come to hang, and which get on again.
-    pub(crate) fn tell_hanging(&self) {
+    pub(crate) fn report_hanging(&self) {
         for (branch, hangs) in self.workers.news() {
             let branch = self.placement.branch_name(branch);
             if hangs {

@@ -434,7 +434,7 @@ impl Tree {
         if changed.is_ok() {
             dir.changes.note(copy);
         }
-        if dir.times.may_be_answered_late() {
+        if dir.times.may_race_with_reply() {
             self.context.forget_attributes(node.id);
         }
         changed

@@ -53,7 +53,7 @@ struct DifferingDirs {
     dirs: FxHashSet<Ino>,
     example: Option<(Ino, String)>,
     /// How many there were when the log told of them last.
-    told: usize,
+    reported: usize,
 }
 
 impl Tree {
@@ -103,7 +103,7 @@ impl Tree {
                 self.context.forget_attributes(node.id);
             }
         };
-        KernelCache::dropping(|cache| self.compare_copies(node, dir, cache), forget)
+        KernelCache::invalidate_after(|cache| self.compare_copies(node, dir, cache), forget)
     }
 
     fn compare_copies(&self, node: &Arc<Node>, dir: &Dir, cache: KernelCache) -> OpResult<bool> {
@@ -217,7 +217,7 @@ impl Tree {
                 late.branches.push(seen.at.id());
             }
         }
-        self.owe_no_more(node, &models, &carried);
+        self.clear_owed(node, &models, &carried);
         late.changed |= !carried.is_empty();
         reread(inspected, &carried);
         late
@@ -282,7 +282,7 @@ impl Tree {
     }
 
     /// Who got a change is not named any more: another directory may get that inode.
-    fn owe_no_more(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
+    fn clear_owed(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
         let named = |owed: &CopyId| carried.iter().any(|copy| names(node, &[*owed], *copy));
         for seen in models.iter().filter(|seen| seen.note.owed.iter().any(named)) {
             let mut note = seen.note.clone();
@@ -349,8 +349,8 @@ impl Tree {
             let path = String::from_utf8_lossy(&node.path()).into_owned();
             met.example = Some((node.ino, format!("{path}: {}", copies.join(", "))));
         }
-        if met.dirs.len() >= met.told.saturating_mul(10).max(1) {
-            met.told = met.dirs.len();
+        if met.dirs.len() >= met.reported.saturating_mul(10).max(1) {
+            met.reported = met.dirs.len();
             if let Some(warning) = self.warning_of(&met) {
                 tracing::warn!("{}", advised(&warning));
             }

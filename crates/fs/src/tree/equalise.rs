@@ -84,7 +84,7 @@ impl Tree {
         };
         // First: a note without its change is no harm, a change without its note would not hold against a copy that
         // comes back.
-        let noted = self.somebody_is_away();
+        let noted = self.is_any_branch_away();
         let away = self.copies_away(node, dir);
         if noted {
             note_change(copies, &away)?;
@@ -194,7 +194,7 @@ impl Tree {
     }
 
     /// Whether a branch may have copies that do not learn of a change now.
-    pub(crate) fn somebody_is_away(&self) -> bool {
+    pub(crate) fn is_any_branch_away(&self) -> bool {
         self.branches.list.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
     }
 

@@ -43,7 +43,7 @@ impl Tree {
         change: impl FnOnce(KernelCache) -> OpResult<T>,
     ) -> OpResult<T> {
         // Also what failed may have changed something.
-        KernelCache::dropping(change, |_| self.context.forget_attributes(node))
+        KernelCache::invalidate_after(change, |_| self.context.forget_attributes(node))
     }
 
     /// Whether the kernel may keep a file's attributes that were read before this is asked. Not as long as somebody may

@@ -63,7 +63,7 @@ impl Tree {
             && let Some(listing) = kept.as_ref().filter(|listing| listing.topology == topology)
         {
             let listing = Arc::clone(listing);
-            if listing.is_spent(cookie) {
+            if listing.is_exhausted(cookie) {
                 *kept = None;
             }
             return Ok(listing);

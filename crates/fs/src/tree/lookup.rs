@@ -339,7 +339,7 @@ impl Tree {
                 continue;
             }
             if dir.times.was_kept(&times) {
-                let _still = dir.times.stand_still();
+                let _still = dir.times.freeze();
                 metas = look_at_all()?;
             }
             let mut attr = self.merged_attr(node, metas.into_iter().map(|(_, meta)| meta));

@@ -14,7 +14,7 @@ use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::batch::{LARGE, MOST_BYTES, MoveResult};
 use crate::migrate::enforce::EnforceWalker;
-use crate::migrate::enforce::judge::{Target, VisitedFile};
+use crate::migrate::enforce::placement_override::{Target, VisitedFile};
 use crate::migrate::moving::{MoveControl, MoveReason, NotMoved};
 use crate::node::{Node, path_of};
 use crate::relocate::MOST_FILES;
@@ -66,10 +66,10 @@ impl<'a> EnforceWalker<'a> {
             let waiting = std::mem::take(waiting);
             self.move_found(way, waiting);
         }
-        self.move_what_waits_long();
+        self.move_overdue();
     }
 
-    pub(super) fn move_what_waits_long(&mut self) {
+    pub(super) fn move_overdue(&mut self) {
         if self.gathered.since.is_some_and(|since| since.elapsed() > LONGEST_WAIT) {
             self.move_gathered();
         }
@@ -120,7 +120,7 @@ impl<'a> EnforceWalker<'a> {
                     self.summary.files_left += 1;
                     continue;
                 }
-                moved => self.said_of_stopped(moved),
+                moved => self.stopped_warning(moved),
             };
             self.progress.is_followed = moved.is_ok() && moves.peek().is_some_and(|(_, next)| next.is_ok());
             self.note_unless_gone((&dir, &name), &meta, event, moved);
@@ -152,10 +152,10 @@ impl<'a> EnforceWalker<'a> {
             Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, cause, pace, MAPPED_PATIENCE),
             done => done,
         });
-        self.said_of_stopped(moved)
+        self.stopped_warning(moved)
     }
 
-    fn said_of_stopped(&self, moved: MoveResult) -> Result<ByteSize, NotMoved> {
+    fn stopped_warning(&self, moved: MoveResult) -> Result<ByteSize, NotMoved> {
         match moved {
             Err(NotMoved::Busy(_)) if self.stopped => Err(NotMoved::Busy("the walk was stopped; it stays where it is")),
             moved => moved,

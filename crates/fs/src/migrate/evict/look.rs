@@ -66,7 +66,7 @@ struct EvictionScan<'a> {
 
 impl Migrations {
     /// Looks through all branches of a fill level. What cannot be read stays.
-    pub(super) fn look_for_leavers(&self, active: &ActiveRules, search: &Search<'_>) -> EvictionCandidates {
+    pub(super) fn select_victims(&self, active: &ActiveRules, search: &Search<'_>) -> EvictionCandidates {
         let mut walker = EvictionScan {
             migrations: self,
             search,
@@ -120,7 +120,7 @@ impl EvictionScan<'_> {
         }
         for (_, file) in std::mem::take(&mut self.linked) {
             if file.paths.len() == file.meta.nlink as usize {
-                self.judge(&branch, file);
+                self.evaluate(&branch, file);
             } else {
                 self.stays.note(EvictStay::InUse, &file.meta);
             }
@@ -136,10 +136,10 @@ impl EvictionScan<'_> {
             let file = self.linked.entry(backing).or_insert(EvictionVictim { backing, meta, paths: Vec::new() });
             return file.paths.push(path);
         }
-        self.judge(branch, EvictionVictim { backing, meta, paths: vec![path] });
+        self.evaluate(branch, EvictionVictim { backing, meta, paths: vec![path] });
     }
 
-    fn judge(&mut self, branch: &Branch, mut file: EvictionVictim) {
+    fn evaluate(&mut self, branch: &Branch, mut file: EvictionVictim) {
         let placement = &self.migrations.placement;
         let resident = placement.resident(branch, &file.meta);
         let Some(first) = file.paths.first() else { return };

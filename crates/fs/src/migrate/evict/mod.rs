@@ -114,7 +114,7 @@ fn in_hours(evict: &Evict) -> bool {
 impl Migrations {
     /// Looks at all fill levels, and lets files leave where that is due. When it is to be called again although nobody
     /// uses the pool.
-    pub(crate) fn keep_levels(&self) -> Option<Instant> {
+    pub(crate) fn enforce_fill_levels(&self) -> Option<Instant> {
         // Before the rules: a rest by older ones is not kept.
         let changes = self.evicts.changes.load(Ordering::Acquire);
         let active = self.placement.rules.load_full();
@@ -123,7 +123,7 @@ impl Migrations {
         evicts
             .iter()
             .filter_map(|evict| {
-                [self.keep_level(&active, evict, changes), begin_of_hours(evict)].into_iter().flatten().min()
+                [self.enforce_fill_level(&active, evict, changes), begin_of_hours(evict)].into_iter().flatten().min()
             })
             .min()
     }

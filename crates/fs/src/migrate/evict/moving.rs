@@ -53,7 +53,7 @@ struct Evictor<'a> {
 
 impl Migrations {
     /// Moves files, the best first, until the low mark is reached. What was tried and stays is in `skip` then.
-    pub(super) fn move_leavers(
+    pub(super) fn move_victims(
         &self,
         active: &Arc<ActiveRules>,
         evict: &Evict,
@@ -69,8 +69,8 @@ impl Migrations {
             let named = batch.values().flatten().map(|leaver| &leaver.file).chain(&files);
             let next = named.take(NAMED_NEXT).map(EvictionVictim::shown).collect();
             self.with_run(evict, |run| run.next = next);
-            for (target, leavers) in batch {
-                let crowded_out = mover.move_to(target, leavers);
+            for (target, victims) in batch {
+                let crowded_out = mover.move_to(target, victims);
                 crowded_out.into_iter().rev().for_each(|file| files.push_front(file));
             }
         }
@@ -94,8 +94,8 @@ impl<'a> Evictor<'a> {
         let is_same = Arc::ptr_eq(self.active, &self.migrations.placement.rules.load());
         self.round.is_stopped |=
             self.migrations.context.is_stopping() || !is_same || !(is_short || in_hours(self.evict));
-        self.round.is_spent |= self.migrations.is_spent(self.evict, is_short);
-        self.round.is_stopped || self.round.is_spent
+        self.round.is_budget_spent |= self.migrations.is_budget_spent(self.evict, is_short);
+        self.round.is_stopped || self.round.is_budget_spent
     }
 
     /// The next files that free what is still needed, or as many as move together.
@@ -164,11 +164,11 @@ impl<'a> Evictor<'a> {
     }
 
     /// Moves files to a branch. Those that found no room there, as others took it, are to be looked at again.
-    fn move_to(&mut self, target: BranchId, mut leavers: Vec<PinnedVictim<'a>>) -> Vec<EvictionVictim> {
+    fn move_to(&mut self, target: BranchId, mut victims: Vec<PinnedVictim<'a>>) -> Vec<EvictionVictim> {
         let mut crowded_out = Vec::new();
-        while !leavers.is_empty() && !self.round.is_stopped {
+        while !victims.is_empty() && !self.round.is_stopped {
             let nodes: Vec<_> =
-                leavers.iter().filter_map(|leaver| Some(Arc::clone(&leaver.pinned.first()?.node))).collect();
+                victims.iter().filter_map(|leaver| Some(Arc::clone(&leaver.pinned.first()?.node))).collect();
             let (context, evict) = (&self.migrations.context, self.evict);
             let (looked, over) = (Cell::new(Instant::now()), Cell::new(false));
             let is_short = self.migrations.with_run(evict, |run| run.on == Some(Urgency::Short));
@@ -182,9 +182,9 @@ impl<'a> Evictor<'a> {
             let pace = MoveControl { throttle: self.throttle.as_ref(), stop: Some(&stop), ..MoveControl::default() };
             let moved = self.migrations.transfer_first(&nodes, target, MoveReason::Evict, pace);
             self.round.is_stopped |= over.get() || context.is_stopping();
-            let rest = leavers.split_off(moved.len().min(leavers.len()));
+            let rest = victims.split_off(moved.len().min(victims.len()));
             let has_moved = moved.iter().any(Result::is_ok);
-            for (leaver, moved) in std::mem::replace(&mut leavers, rest).into_iter().zip(moved) {
+            for (leaver, moved) in std::mem::replace(&mut victims, rest).into_iter().zip(moved) {
                 if has_moved && matches!(moved, Err(NotMoved::NoRoom | NotMoved::Outdated)) {
                     crowded_out.push(leaver.file);
                 } else {

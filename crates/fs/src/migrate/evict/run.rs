@@ -32,13 +32,13 @@ pub(super) struct EvictionRound {
     /// The hours are over, or the pool ends.
     pub(super) is_stopped: bool,
     /// `max_move` of heat is used up.
-    pub(super) is_spent: bool,
+    pub(super) is_budget_spent: bool,
 }
 
 impl Migrations {
     /// Looks at one fill level; returns when files that are to leave have left. When it goes on by itself.
     /// `changes`: of the configuration, before `active` was taken.
-    pub(super) fn keep_level(&self, active: &Arc<ActiveRules>, evict: &Evict, changes: u64) -> Option<Instant> {
+    pub(super) fn enforce_fill_level(&self, active: &Arc<ActiveRules>, evict: &Evict, changes: u64) -> Option<Instant> {
         let level = evict.level(&self.placement.views())?;
         let urgency = match self.note_level(evict, level) {
             EvictionDue::Nothing => return None,
@@ -86,7 +86,7 @@ impl Migrations {
                 self.with_run(evict, Run::end);
                 return None;
             }
-            if self.is_spent(evict, urgency == Urgency::Short) {
+            if self.is_budget_spent(evict, urgency == Urgency::Short) {
                 return Some(EvictionPause {
                     until: Instant::now() + SPENT,
                     used: before.used,
@@ -96,16 +96,16 @@ impl Migrations {
             }
             let (began, tried) = (Instant::now(), skip.len());
             let EvictionCandidates { files, stays } =
-                self.look_for_leavers(active, &Search { evict, urgency, need, skip: &skip });
+                self.select_victims(active, &Search { evict, urgency, need, skip: &skip });
             let walk_took = began.elapsed();
             self.with_run(evict, |run| run.stays.replace_found(stays));
-            let round = self.move_leavers(active, evict, files, &mut skip);
-            if !round.is_stopped && !round.is_spent {
+            let round = self.move_victims(active, evict, files, &mut skip);
+            if !round.is_stopped && !round.is_budget_spent {
                 // All that was found has been tried.
                 self.with_run(evict, |run| run.next.clear());
             }
             let used = self.level_now(evict)?.used;
-            if round.is_spent {
+            if round.is_budget_spent {
                 return Some(EvictionPause { until: Instant::now() + SPENT, used, freed: None, wakes: true });
             }
             if round.is_stopped {
@@ -133,7 +133,7 @@ impl Migrations {
     }
 
     /// Whether a fill level waits because what heat may move in a day has moved. Below `min_free` it does not count.
-    pub(super) fn is_spent(&self, evict: &Evict, is_short: bool) -> bool {
+    pub(super) fn is_budget_spent(&self, evict: &Evict, is_short: bool) -> bool {
         evict.order == EvictOrder::Coldest && !is_short && !self.placement.may_move_by_heat()
     }
 

@@ -40,9 +40,11 @@ pub(crate) trait PlacementOverride {
 impl EnforceWalker<'_> {
     /// Where a file is to go that is not there.
     pub(super) fn target_of(&mut self, file: &VisitedFile<'_>) -> Option<Target> {
-        let Some(judge) = &mut self.judge else { return self.by_rules(file.path, file.branch, file.meta) };
-        let branch = judge.target_of(self.migrations, file)?;
-        let name = judge.name().to_owned();
+        let Some(placement_override) = &mut self.placement_override else {
+            return self.by_rules(file.path, file.branch, file.meta);
+        };
+        let branch = placement_override.target_of(self.migrations, file)?;
+        let name = placement_override.name().to_owned();
         let event = self.event(file.path, [file.branch.id, branch], file.meta, name);
         Some(Target { branch, event, warmth: None })
     }
