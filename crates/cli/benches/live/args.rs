@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// What the file systems are made for; the images are sparse
     #[arg(long, global = true, value_name = "SIZE", default_value = "16GiB")]
     disk_size: ByteSize,
+    /// How requests reach the pools: auto, io_uring or dev
+    #[arg(long, global = true, value_name = "KIND", value_parser = ["auto", "io_uring", "dev"], default_value = "auto")]
+    transport: String,
     /// Only these workloads (see the table's own names)
     #[arg(long, global = true, value_name = "NAME", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
@@ -81,6 +84,7 @@ impl Args {
         BTreeMap::from([
             ("scale", self.scale.to_string()),
             ("speed", self.speed().to_string()),
+            ("transport", self.transport.clone()),
             ("rounds", self.rounds().to_string()),
             ("dirty at most", sizes.foreground().to_string()),
             ("load at the start", format!("{:.1}", host::load_average())),
@@ -114,7 +118,8 @@ impl Args {
     }
 
     pub(crate) fn place(&self) -> Result<Place> {
-        Place::new(self.image_dir.as_deref(), self.speed(), self.disk_size, Duration::from_secs(self.limit))
+        let limit = Duration::from_secs(self.limit);
+        Place::new(self.image_dir.as_deref(), self.speed(), self.disk_size, limit, &self.transport)
     }
 }
 

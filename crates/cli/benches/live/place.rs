@@ -24,10 +24,18 @@ pub(crate) struct Place {
     pub(crate) disk_size: ByteSize,
     /// After this time a measurement is given up.
     pub(crate) limit: Duration,
+    /// How requests reach the pools, as in their configuration.
+    pub(crate) transport: String,
 }
 
 impl Place {
-    pub(crate) fn new(images: Option<&Path>, speed: f64, disk_size: ByteSize, limit: Duration) -> Result<Self> {
+    pub(crate) fn new(
+        images: Option<&Path>,
+        speed: f64,
+        disk_size: ByteSize,
+        limit: Duration,
+        transport: &str,
+    ) -> Result<Self> {
         let memory = Path::new("/dev/shm");
         let parent = match images {
             Some(folder) => folder.to_owned(),
@@ -38,7 +46,8 @@ impl Place {
             let made = tempfile::Builder::new().prefix("umbrella-live-").tempdir_in(&parent);
             made.with_context(|| format!("cannot make a folder in {}", parent.display()))
         };
-        Ok(Self { base: folder(env::temp_dir())?, images: folder(parent)?, speed, disk_size, limit })
+        let (base, images, transport) = (folder(env::temp_dir())?, folder(parent)?, transport.to_owned());
+        Ok(Self { base, images, speed, disk_size, limit, transport })
     }
 
     /// Folder for mount points, configurations and logs.
