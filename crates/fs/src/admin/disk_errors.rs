@@ -1,9 +1,9 @@
-//! Branches whose disks fail: who listens to the kernel, and what is said of them.
+//! Branches whose disks fail: how the daemon learns of disk errors, and how it reports them.
 //!
-//! A thread sleeps until the kernel's log or a file system tells of an error; which branch it concerns is found by the
-//! block devices below each. Errors of the daemon's own calls are counted where they are made. The monitor tells the
-//! log: of the first error, and each time there are ten times as many; and keeps that much for the next mount. `status`
-//! has the counts.
+//! A thread sleeps until the kernel's log or a file system reports an error. The block devices below each branch show
+//! which branch the error concerns. Errors of the daemon's own calls are counted where the calls are made. The monitor
+//! logs the first error, and again each time the number of errors has grown tenfold. That count is kept for the next
+//! mount. `status` shows the counts.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;

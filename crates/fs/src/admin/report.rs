@@ -296,7 +296,8 @@ impl Admin {
         offline.map(|branch| branch.spec.name.clone()).collect()
     }
 
-    /// What is said of a removed branch as of one that is offline needs a word more.
+    /// Adds the names of removed branches that rules still mention. Without them the text would read as if they were
+    /// only offline.
     pub(super) fn with_removed(&self, mut outcome: String) -> String {
         for name in self.placement.removed_in_rules() {
             let _ = write!(outcome, "; rules still name {name:?}, which was removed from the pool");

@@ -32,8 +32,8 @@ pub(super) fn opened(done: &Opened) -> umbrella_fuse::Opened {
     }
 }
 
-/// A listing is kept by the kernel for the next reader, if there is one reader at a time: one that began anew goes on,
-/// after its first entries, in what an older one has put together meanwhile.
+/// The kernel keeps a listing for the next reader only if there is one reader at a time. Otherwise a reader that begins
+/// anew would continue, after its first entries, in the listing that an older reader has put together meanwhile.
 pub(super) fn listing_flags(alone: bool) -> OpenFlags {
     let kept = OpenFlags::KEEP_CACHE;
     if alone { kept | OpenFlags::CACHE_DIR } else { kept }

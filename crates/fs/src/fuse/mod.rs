@@ -38,8 +38,8 @@ pub(crate) use trace::RequestTrace;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
-/// Reads ahead and asynchronous ones that the kernel sends before it holds back the others: those that wait for a file
-/// on its way to another branch must not use that up.
+/// Number of read-aheads and asynchronous reads that the kernel sends before it holds back others. Requests that wait
+/// for a file on its way to another branch must not use that up.
 const MOST_IN_BACKGROUND: u16 = 1024;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
-//! Who asks, and with which umask.
+//! The caller of an operation, and its umask.
 //!
-//! The kernel checks the caller's permissions (`default_permissions`, with supplementary groups and ACLs). What is left
-//! is the owner of new files and the umask: that one is set on the thread itself, so that the branch's file system
-//! applies it only where the directory has no default ACL, as POSIX wants.
+//! The kernel checks the caller's permissions (`default_permissions`, with supplementary groups and ACLs). Two things
+//! remain for the daemon: the owner of new files, and the umask. It sets the umask on the thread itself. So the
+//! branch's file system applies it only where the directory has no default ACL, as POSIX wants.
 //!
 //! Whether a caller has a file open for writing is read from `/proc`, which asks no file system.
 

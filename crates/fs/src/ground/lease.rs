@@ -1,7 +1,7 @@
-//! Who else has a file open, as the kernel of the branch sees it: also mappings that outlive their descriptor, which
-//! the mount is not told of when they go past the daemon.
+//! Whether somebody else has a file open, as the kernel of the branch sees it. That includes mappings that outlive
+//! their descriptor: the mount does not learn of them when they bypass the daemon.
 //!
-//! Asked by taking a lease and giving it back at once: the kernel refuses it while the file is open elsewhere.
+//! The check takes a lease and gives it back at once: the kernel refuses it while the file is open elsewhere.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 

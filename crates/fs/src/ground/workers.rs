@@ -1,8 +1,8 @@
-//! Threads for what lasts: they are there while they have work.
+//! Threads for calls that may last: they exist while they have work.
 //!
-//! Calls to a branch that may never return are made here, so that their callers do: one that takes longer than it may
+//! Calls to a branch that may never return are made here, so that their callers do return. A call that takes too long
 //! is left to its thread, and the caller goes on with an error. Threads are counted per branch over all its lives, so
-//! that a branch that hangs again and again cannot eat the machine.
+//! that a branch that hangs again and again cannot use up the machine.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,8 +21,8 @@ pub(crate) struct Most {
     pub(crate) in_all: usize,
 }
 
-/// Calls to a branch that are answered soon: some of them later, where one directory of a network or FUSE file system
-/// is busy, and the others must not wait for those.
+/// Calls to a branch that are answered soon. Some take longer, where one directory of a network or FUSE file system is
+/// busy, and the others must not wait for those.
 pub(crate) const CALLS: Most = Most { in_pool: 64, in_all: 192 };
 /// Copies of files. More than the mover and the enforcer could ask for at once, unless some of them hang.
 pub(crate) const COPIES: Most = Most { in_pool: 24, in_all: 32 };
@@ -59,7 +59,7 @@ pub(crate) fn apart<T: Send + 'static>(
 /// Where a call is that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Behind others, of which so many have come to an end.
+    /// Behind others. `progress`: how many of those have ended.
     Queued { progress: u64 },
     /// On its thread.
     Running,

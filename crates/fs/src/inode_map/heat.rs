@@ -38,17 +38,17 @@ pub struct Heats {
     spending: RankedMutex<rank::HeatSpending, Spending>,
 }
 
-/// What is known of one file.
+/// State of one file.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     heat: Heat,
-    /// A sum of its birth; 0 where nobody knows that.
+    /// Checksum of its birth time; 0 where that is unknown.
     born: u32,
     /// Where it was seen last.
     slot: u16,
     /// As its branch keeps it.
     is_kept: bool,
-    /// When somebody was told last that it is warm: seconds.
+    /// When it was last reported as warm, in seconds.
     told: i64,
     /// A fill level moved it, and nobody has opened it since.
     rests: bool,

@@ -2,14 +2,16 @@
 //! pool.
 //!
 //! A file that never moved has a number made of its branch's slot and its inode number there; nothing is stored for it.
-//! When a file moves it keeps its number, which is stored with its new place, and the number is *lent*: a new file that
-//! gets the old inode on the old branch must have another one, made up and stored too. What is stored lies in one log a
-//! branch (`.umbrella/inodes`, see `record`): entries with the branch they speak of, lent numbers with the branch whose
-//! range they are from, so that no branch hands out a number that a file on an absent branch has.
+//! A file that moves keeps its number, which is stored with its new place. The number is now *lent*: a new file that
+//! gets the old inode on the old branch must have another number, made up and stored too.
+//!
+//! Each branch has one log for what is stored (`.umbrella/inodes`, see `record`). An entry lies in the log of the
+//! branch that holds the file. A lent number lies in the log of the branch whose range it is from. So no branch hands
+//! out a number that belongs to a file on an absent branch.
 //!
 //! Out-of-band changes: when a file with an entry is deleted behind the mount's back and its inode is used again, the
-//! new file gets the dead one's number (odd, but unique), unless [`InodeMap::ino_checked`] is asked, which knows the
-//! file by its birth time.
+//! new file gets the dead one's number. That is odd, but the number is still unique. [`InodeMap::ino_checked`] avoids
+//! it: it knows the file by its birth time.
 //!
 //! Crashes: records are not synced one by one. A lost record can change a file's number after a power failure, but two
 //! files never share one. When a log is read, of two entries with one number the one with more moves stays. Numbers of

@@ -54,7 +54,7 @@ pub enum Record {
         dev: u64,
         /// Inode number on the branch.
         ino: u64,
-        /// What is known of it.
+        /// Its entry.
         entry: Entry,
     },
     /// The file has the number of its place again, or is gone.

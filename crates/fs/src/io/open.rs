@@ -1,11 +1,15 @@
 //! Opening and closing, and how the data of an open file travels.
 //!
-//! The kernel wants all opens of one inode to agree: while one is in passthrough all are, with the same backing file;
-//! while one is cached none is in passthrough. So the first open decides, by the room on the branch: a file on a branch
-//! below its headroom goes through the daemon, which can move it when the branch is full.
+//! The kernel wants all opens of one inode to agree: while one is in passthrough, all are, with the same backing file;
+//! while one is cached, none is in passthrough. So the first open decides, by the room on the branch. A file on a
+//! branch below its headroom goes through the daemon, which can move it when the branch is full.
 //!
-//! System calls: an open 2 (open, look), 3 where the file is registered for passthrough; a close of the last handle 1
-//! to end that, and 1 after a writer to judge the file's place. Closing the descriptor is not counted.
+//! System calls:
+//!
+//! - an open: 2 (open, look), or 3 where the file is registered for passthrough
+//! - a close of the last handle: 1 to end that, and 1 after a writer to judge the file's place
+//!
+//! Closing the descriptor is not counted.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};

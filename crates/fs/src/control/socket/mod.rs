@@ -28,13 +28,13 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// Longest request.
 const LONGEST: u64 = 4 << 20;
-/// So many bytes of what is told together are sent at the latest.
+/// Most bytes of messages that are gathered before they are sent.
 const TOGETHER: usize = 16 << 10;
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a client may take to read what it is told. One that does not read is as good as gone.
+/// How long a client may take to read its answer. A client that does not read counts as gone.
 const UNREAD: Duration = Duration::from_secs(60);
-/// What a client says that wants long work to stop.
+/// What a client sends to stop long work.
 pub const STOP: &[u8] = b"stop\n";
 /// How long the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
