@@ -1,9 +1,9 @@
-//! Branches with a write-back policy: what the pool tells their flushers, and who waits for them.
+//! Branches with a write-back policy: what the pool reports to their flushers, and which callers wait for them.
 //!
 //! A flusher lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change
-//! to a file's pages that passes through the daemon is told after it was made. What goes past it (passthrough, which
-//! such a branch gives to readers, and to writers that come while one reads, and changes behind the mount's back) is
-//! left to the kernel. A branch that may hang has no flusher: its calls run elsewhere.
+//! to a file's pages that passes through the daemon is reported after it was made. The kernel handles changes that
+//! bypass the daemon: passthrough, and changes behind the mount's back. Such a branch gives passthrough to readers, and
+//! to writers that come while one reads. A branch that may hang has no flusher: its calls run elsewhere.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -363,7 +363,7 @@ impl WriteBack {
         Ok(chosen.unwrap_or_else(|| branch.settings().write_back.clone()))
     }
 
-    /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the
+    /// Records what a branch's policy sees and decides, into a new file of at most `most` bytes. Without a file, the
     /// record ends.
     pub(crate) fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
         let branch = self.branches.named(name)?;

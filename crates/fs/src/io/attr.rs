@@ -176,8 +176,8 @@ impl Io {
         Ok(())
     }
 
-    /// Linux sends an empty change in two cases: somebody is about to write to a file that may not keep its set-id
-    /// bits, or chown(2) names neither an owner nor a group. The second takes the bits as well, but only the owner and
+    /// Linux sends an empty change in two cases. Somebody is about to write to a file that may not keep its set-id
+    /// bits; or chown(2) names neither an owner nor a group. The second takes the bits as well, but only the owner and
     /// root may do it. Only the first of the caller's groups is known, so a caller who may be of another group counts
     /// as outside the file's group.
     fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, asker: Asker) -> OpResult<()> {

@@ -1,9 +1,9 @@
 //! Copies from one branch to another, wherever they may hang.
 //!
 //! Between local branches a copy runs on the thread that wants it. From or to a guarded branch it runs on a thread that
-//! this branch has for copies, and who wants it waits as long as it shows signs of life: not when one of the two goes
-//! offline, not for long when it is to end, and else for [`PATIENCE`]. What is left to its thread ends at its next
-//! step, and takes its unfinished copy away itself.
+//! this branch has for copies, and the caller waits while the copy shows signs of life. The caller stops waiting when
+//! one of the two branches goes offline, soon after the copy is cancelled, and else after [`PATIENCE`] without a sign
+//! of life. A copy that is left to its thread ends at its next step, and removes its unfinished file itself.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};

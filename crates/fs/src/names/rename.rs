@@ -1,6 +1,6 @@
-//! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so
-//! that a crash halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes
-//! part: `exchange`.
+//! Renames. A rename within one branch is one system call. A rename over several branches is recorded first, so that
+//! the next mount finishes or undoes it after a crash halfway (see `relocate`). `exchange` handles exchanges in which a
+//! directory takes part.
 //!
 //! System calls on one branch: 2 (look, rename); 4 where a file is replaced, which is looked at too.
 

@@ -1,5 +1,5 @@
-//! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and
-//! never used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
+//! Nodes: the objects that the kernel refers to. A node is one file or directory of the merged tree. Its id is made
+//! here and never used twice, so a file may change its branch (and its inode there) without the kernel noticing.
 //!
 //! The order of its locks: [`crate::ground::locks::rank`].
 

@@ -146,8 +146,8 @@ impl Placement {
         self.nodes.find(Backing::of(branch, meta)).map(|node| node.paths()).unwrap_or_default()
     }
 
-    /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system
-    /// made its inode; one that was made there has not come from anywhere, and is not held.
+    /// A file where it is. A file that moved there, as its kept birth time shows, arrived when the branch's file system
+    /// made its inode. A file that was made there has not come from anywhere, and is not held.
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
         let key = branch.online().map(|online| inode_key(&online, meta));
         let has_moved = key.is_some_and(|key| self.inodes.born(key).is_some());

@@ -257,8 +257,8 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Unlinks a file that lies elsewhere too. An error that says that it is still there is one; where the answer may have
-/// been lost on the way (a server or a daemon that died, a disk), nobody knows.
+/// Unlinks a file that lies elsewhere too. If unlink fails and the file is still there, that is an error. If the answer
+/// may have been lost on the way (a server, a daemon or a disk that died), the result is unsure.
 pub(super) fn remove(place: EntryAt<'_>) -> Result<Removal, Errno> {
     let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
     match look_maybe(place) {
@@ -304,9 +304,9 @@ fn placed(done: Result<(), Errno>) -> Result<(), RelocateError> {
     }
 }
 
-/// Whether another name of a file may be another file to the kernel, with a size of its own: what is open by the first
-/// name would be written past who looks at the second. With FUSE that is so for all file systems of paths; a rename
-/// takes what is open along.
+/// Whether the kernel may take another name of a file for another file, with a size of its own. A process that has it
+/// open under the first name would then write without those that look at the second name seeing it. With FUSE that is
+/// so for all file systems that go by paths. A rename takes open files along.
 fn is_known_by_path(dir: BorrowedFd<'_>) -> bool {
     const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
     rustix::fs::fstatfs(dir).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)

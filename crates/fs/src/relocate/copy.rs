@@ -21,9 +21,9 @@ use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateEr
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
-/// Of so many bytes at most, a file without holes is read and written as it is.
+/// Largest size at which a file without holes is read and written as it is.
 const SMALL: u64 = 64 << 10;
-/// Files of so many bytes are on their way to the disk while the others of a batch are copied.
+/// Smallest size at which a file of a batch is sent to the disk while the others are copied.
 const WRITTEN_EARLY: u64 = 128 << 10;
 /// Seconds by which file systems round times at most.
 const ROUNDING: u64 = 2;
@@ -400,8 +400,8 @@ impl<'a> Copying<'a> {
         Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512) >= self.seen.print.size)
     }
 
-    /// Whoever reserved room for all of a file (`fallocate`) keeps it. What is reserved of a file with holes, or beyond
-    /// its end, is not known.
+    /// Keeps the reservation of a file that has room for all of its contents (`fallocate`). What is reserved in a file
+    /// with holes, or beyond its end, cannot be known.
     fn reserve(&self, output: BorrowedFd<'_>) -> Result<(), RelocateError> {
         if self.has_room_for_all(output)? {
             return Ok(());

@@ -1,9 +1,13 @@
 //! How files leave the staging area.
 //!
-//! Steps of one file (`leave_staging`): 1. its `io` lock, exclusively: reads and writes wait; 2. its rule is asked,
-//! with the size and the attributes that it has now; 3. it moves there as any file does (see `transfer`), under
-//! everybody who has it open. Nothing is synced on the way out of volatile memory, only begun to be written; who asked
-//! for more syncs afterwards what has moved.
+//! Steps of one file (`leave_staging`):
+//!
+//! 1. Take its `io` lock, exclusively: reads and writes wait.
+//! 2. Evaluate its rule, with its present size and attributes.
+//! 3. Move it there as any file moves (see `transfer`), while it stays open.
+//!
+//! On the way out of volatile memory nothing is synced, only begun to be written. A caller that asked for more syncs
+//! the moved files afterwards.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -192,8 +196,9 @@ impl Staging {
         }
     }
 
-    /// Where a file that leaves belongs: what its rule wants, else what comes next, else where it would have been
-    /// created, for what rules on size and the like want may not be able to keep it.
+    /// Where a file that leaves belongs: the branch that its rule wants, else the next choice, else the branch where it
+    /// would have been created. That last one matters because the branch that rules on size and the like want may be
+    /// unable to keep it.
     pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
         let need = ByteSize(meta.blocks * 512);
         let area = self.staged.area.as_ref();

@@ -26,7 +26,7 @@ use crate::warning::Warning;
 /// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that
 /// sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
-/// After so many failures in a row the rest of a worker's files wait for another time.
+/// Number of failures in a row after which the rest of a worker's files wait for another time.
 const HOPELESS: usize = 16;
 
 /// Where a file cannot go, as far as it was tried.

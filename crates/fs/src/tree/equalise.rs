@@ -198,7 +198,7 @@ impl Tree {
         self.branches.list.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
     }
 
-    /// A branch's root that holds nothing yet is about to get an entry: it gets what is shown of the root first.
+    /// Gives a branch's root that holds nothing yet the rights that users see of the root, before it gets an entry.
     pub(crate) fn prepare_root(&self, at: &DirAt) {
         let Some(dir) = self.root.dir() else { return };
         let is_empty = || {

@@ -1,7 +1,7 @@
-//! Every lock and every call to a branch may be where another thread goes on: a model checker decides at each which
-//! one, over and over, on real pools over small file systems in memory.
+//! Every lock and every call to a branch is a point where another thread may go on. A model checker decides at each
+//! which one, over and over, on real pools over small file systems in memory.
 //!
-//! What it cannot see: what two processors do between two such points, and calls that last.
+//! It does not see what two processors do between two such points, nor calls that last.
 //!
 //! `cargo test -p umbrella-fs --features model-check --test model_check`, as root. `UMBRELLA_MODEL_SEED` is the seed,
 //! `UMBRELLA_MODEL_RUNS` says how often each model runs. A failure prints the seed, and the schedule for

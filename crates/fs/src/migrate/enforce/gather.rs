@@ -27,7 +27,7 @@ const TELL_EVERY: Duration = Duration::from_millis(250);
 /// How long a file waits for others at most, while the walk meets some.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// A file that is to move, and what is said of it then.
+/// A file that is to move, and the event that reports the move.
 pub(super) struct ToMove<'a> {
     pub(super) file: Pinned<'a>,
     pub(super) dir: Arc<Node>,

@@ -1,5 +1,5 @@
-//! What moves that wait, or that a dry run has told, will change: the room on the branches, who holds a directory that
-//! is kept together, and whose turn it is.
+//! Changes that waiting moves, or those of a dry run, will make to three things: the room on the branches, the branch
+//! that holds a directory that is kept together, and the next branch.
 
 use std::collections::BTreeSet;
 

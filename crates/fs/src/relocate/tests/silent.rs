@@ -1,6 +1,6 @@
-//! A branch falls silent or refuses in the middle of a change of names, the daemon dies at any step of that, and any
-//! branches are missing at the next mount: when all are there again the names have changed on all of them or on none,
-//! and as the caller was told.
+//! A branch falls silent or refuses in the middle of a change of names. The daemon dies at any step of that, and any
+//! branches are missing at the next mount. When all are there again, the names have changed on all of them or on none,
+//! as the caller was told.
 
 use std::cell::Cell;
 
