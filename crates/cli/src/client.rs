@@ -360,7 +360,7 @@ impl<L: Language> ClientOf<L> {
         match error.kind() {
             NotFound | ConnectionRefused => ClientError::NotRunning { socket, start: L::START },
             PermissionDenied => ClientError::NotAllowed { socket, owned: L::OWNED },
-            // So many wait for it already that no more are let in.
+            // Too many clients wait for it already.
             WouldBlock => self.silent(None),
             _ => ClientError::Io { socket, source: error },
         }

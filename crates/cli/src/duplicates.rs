@@ -323,7 +323,7 @@ pub(crate) fn name_from(name: &OsStr, branch: &str, number: u32) -> OsString {
     OsString::from_vec([stem, mark.as_bytes(), extension].concat())
 }
 
-/// The first bytes of a text, so many at most, and no half of a character.
+/// The first bytes of a text, at most `most`, without half a character at the end.
 fn first(text: &[u8], most: usize) -> &[u8] {
     let begins = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
     let end = (0..=text.len().min(most)).rev().find(begins).unwrap_or(0);

@@ -41,7 +41,7 @@ pub(crate) enum Question {
     LockExclusive,
 }
 
-/// What is asked of a path that is told at length.
+/// A question about a path that has a long answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Look {
     /// All that a configuration is compared with.
@@ -240,7 +240,7 @@ fn look(question: Question, path: &Path) -> std::io::Result<Found> {
     Ok(found(&data))
 }
 
-/// What is told of a file.
+/// The reported facts about a file.
 pub(crate) fn found(data: &std::fs::Metadata) -> Found {
     Found {
         device: data.dev(),

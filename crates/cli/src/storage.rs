@@ -1,7 +1,7 @@
 //! What a directory lies on: flash, a rotating disk, or something that is not this machine's.
 //!
-//! The kernel says of each disk whether it rotates. A partition belongs to its disk. What is made of several devices
-//! (LVM, RAID, dm-crypt, a btrfs of several disks) rotates if one of them does.
+//! The kernel says of each disk whether it rotates. A partition belongs to its disk. A device that is made of several
+//! others (LVM, RAID, dm-crypt, a btrfs of several disks) rotates if one of them does.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -435,7 +435,7 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
     disk.write_all_at(&[7; 512], 0).expect("it can be written");
     house.refused(&["check", config], 1, &["was written to without", "`umbrella disk detach --forget-flash`"]);
     house.refused(&["create", config, "--force"], 1, &refused);
-    // Nor is its flash taken for a disk.
+    // Its flash is not taken for a disk either.
     let new = ["--disk", "media.flash", "--flash", "file:path=new,size=16MiB"];
     let is_flash = ["media.flash is the flash of the hybrid disk"];
     house.refused(&["serve", "--disk", "media.flash", "--daemon"], 1, &is_flash);

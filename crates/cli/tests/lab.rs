@@ -1,5 +1,5 @@
-//! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them: figures that repeat,
-//! errors that say what to do next, and results that no Ctrl-C and no full disk takes away.
+//! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them. Figures repeat, errors
+//! say what to do next, and no Ctrl-C and no full disk takes results away.
 
 #[path = "support/program.rs"]
 mod program;

@@ -18,7 +18,7 @@ const MEMORY_FOR_IMAGES: u64 = 8 * GIB;
 pub(crate) struct Place {
     base: TempDir,
     images: TempDir,
-    /// So many times as fast as a real disk.
+    /// Speed in multiples of a real disk's.
     pub(crate) speed: f64,
     /// What the file systems are made for.
     pub(crate) disk_size: ByteSize,

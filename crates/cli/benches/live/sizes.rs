@@ -20,12 +20,12 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// So much of a number, at least one.
+    /// The scaled number, at least one.
     pub(crate) fn count(&self, full: u64) -> u64 {
         ((full as f64 * self.scale).round() as u64).max(1)
     }
 
-    /// So much of so many bytes, in whole pages.
+    /// The scaled number of bytes, in whole pages.
     pub(crate) fn bytes(&self, full: u64) -> ByteSize {
         ByteSize(self.count(full / 4096) * 4096)
     }

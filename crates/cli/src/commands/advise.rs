@@ -76,14 +76,14 @@ pub(crate) struct AdviseArgs {
     /// With --apply, do not ask.
     #[arg(long, requires = "apply")]
     yes: bool,
-    /// The disk that is modelled (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends
-    /// in .toml (umbrella bench disk) [default: modern; for a recorded disk without a motor, sata_ssd].
+    /// The disk to model (umbrella lab list disks), or the file of a drive's profile (umbrella bench disk). The name of
+    /// a file has a / or ends in .toml [default: modern; for a recorded disk without a motor, sata_ssd].
     #[arg(long, value_name = "PROFILE", value_parser = one_name)]
     disk: Option<String>,
     /// Memory for file pages that the machine has today; a quarter and four times as much are tried too.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     memory: ByteSize,
-    /// Simulate so many requests of all traces together, the first of each; more take longer.
+    /// Number of requests to simulate, of all traces together, the first of each; more take longer.
     #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = whole(1..=50_000_000))]
     requests: u32,
     /// The same as --requests 20000.

@@ -1,9 +1,13 @@
 //! Requests of real disks, from the kernel's block tracepoints.
 //!
-//! Steps: an own tracing instance (so that nobody else's tracing is disturbed), the event filtered by device, its
-//! `trace_pipe` read until whoever records has enough; then the event is switched off, what is left is read, and the
-//! instance removed. It is removed whatever happens; what a killed recorder left behind, the next one clears away. A
-//! recording cannot be repeated: what was recorded is kept, whatever goes wrong afterwards.
+//! Steps:
+//!
+//! 1. Make a tracing instance of its own, so that other users of tracing are not disturbed. Filter the event by device.
+//! 2. Read the instance's `trace_pipe` until the recorder has enough.
+//! 3. Switch the event off, read the rest, and remove the instance.
+//!
+//! The instance is removed whatever happens; the next recorder clears away what a killed one left behind. A recording
+//! cannot be repeated, so it is kept, whatever goes wrong afterwards.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -312,7 +316,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Takes what is there, in at most so many reads.
+    /// Takes what is there, in at most `reads` reads.
     fn drain(&mut self, reads: usize) -> anyhow::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         for _ in 0..reads {

@@ -21,8 +21,8 @@ use crate::{covers, mounts, output};
 
 /// Say what the machine and a pool lack, and what to do about it.
 ///
-/// It only reads. It looks at the kernel, at limits and at what dead daemons left; of a pool, mounted or not, at its
-/// configuration, its branches and how they are mounted, at what mounts it at boot, and at the files of its branches.
+/// It only reads. It looks at the kernel, at limits and at what dead daemons left. Of a pool, mounted or not, it looks
+/// at the configuration, the branches and their mounts, what mounts the pool at boot, and the files of the branches.
 /// Ends with 1 when there is a problem; remarks alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -1,4 +1,4 @@
-//! The log store on a device: whether there is one, how it is opened, what is told of it, and how it ends.
+//! The log store on a device: how to find and open it, the messages about it, and how it ends.
 //!
 //! A store is recognised by its superblock, so that `serve DEVICE` needs no configuration. On a hybrid disk the
 //! configuration must have `[log]`: a store there without it is refused, since the raw log would be offered as a disk.
@@ -153,10 +153,9 @@ pub(crate) fn segments(number: u32) -> String {
     crate::text::count(u64::from(number), "segment")
 }
 
-/// Whether a log store is on a device. Fails when that cannot be told for sure: what is there would be used the wrong
-/// way.
+/// Whether a log store is on a device. Fails when that is not certain, because the device would be used the wrong way.
 ///
-/// A first superblock that is damaged so that nothing says what it was still is one if it agrees with the second where
+/// A damaged first superblock may no longer show what it was. It still counts as one if it agrees with the second where
 /// that is not zero, or if nothing at all lies before the second.
 pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool> {
     let [first, second] = copies(device, device.geometry().capacity);
@@ -192,8 +191,8 @@ fn is_remainder(device: &dyn BlockDevice, second: &Superblock) -> bool {
     same * 2 > all
 }
 
-/// Fails if a log store is on a hybrid disk whose configuration does not say so. Its second superblock alone may be
-/// what is left of one that was there once: that may be looked at, but not written.
+/// Fails if a log store is on a hybrid disk whose configuration does not say so. If only the second superblock is
+/// there, it may be the rest of an earlier store: the disk may then be read, but not written.
 fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> anyhow::Result<()> {
     let told = "a log store is on it: add [log] to the configuration";
     let ([first, _], [_, second]) = (copies(device, ANY_SIZE), copies(device, device.geometry().capacity));

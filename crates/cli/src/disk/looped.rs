@@ -1,8 +1,9 @@
-//! Files behind loop devices. The kernel does not know that both are the same data: who uses the one must not use the
-//! other.
+//! Files behind loop devices. The kernel does not know that file and device are the same data: a user of one must not
+//! use the other.
 //!
-//! A file behind a loop device may be anybody's, also that of a daemon that hangs: it is looked at only where no call
-//! can hang, or by a process of its own. `LOOP_GET_STATUS64` would hang as well: the kernel looks at the file for it.
+//! A file behind a loop device may belong to anybody, even to a daemon that hangs. So it is looked at only where no
+//! call can hang, or by a process of its own. `LOOP_GET_STATUS64` would hang as well, because the kernel looks at the
+//! file for it.
 
 use std::ffi::OsStr;
 use std::fs::File;

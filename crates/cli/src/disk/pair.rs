@@ -39,7 +39,7 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
     }
 }
 
-/// Skips what is damaged of a pair, of which it is known what is lost.
+/// Skips the damaged part of a pair whose losses are known.
 pub(super) fn salvage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let pair = DamagedPair::open(disk.half(), flash.half())?;

@@ -26,7 +26,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long a thread that waits for the next scrub trusts a monotonic clock.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
-/// What is kept of a disk's scrubs.
+/// The kept record of a disk's scrubs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Record {
     /// Of the store or pair: another one of the same name begins anew.

@@ -1,8 +1,8 @@
 //! Branches that hang, or die in the middle of something: file systems whose daemons are stopped, slowed down and
 //! killed.
 //!
-//! A program of its own, and one test at a time: a process that another test starts has, until it runs, every file open
-//! that this program has, and closes them on the way; where one of them hangs, the other test hangs with it.
+//! A program of its own, with one test at a time. A process that another test starts has, until it runs, every open
+//! file of this program, and closes them on the way. Where one of them hangs, the other test hangs with it.
 
 mod commands;
 mod in_doubt;

@@ -44,7 +44,7 @@ impl Client {
         if answer[4..8] == [0; 4] { Ok(()) } else { Err(io::Error::other("the server refused")) }
     }
 
-    /// Reads so many blocks.
+    /// Reads `blocks` blocks.
     pub fn read(&mut self, block: u64, blocks: u64) -> io::Result<Vec<u8>> {
         self.call(0, block, blocks as usize * BLOCK, &[])?;
         self.take(blocks as usize * BLOCK)

@@ -1,4 +1,4 @@
-//! What is said of a pool.
+//! The report about a pool.
 
 use serde::Serialize;
 use umbrella_lab::events::Written;

@@ -28,7 +28,7 @@ const MOST_DATA: ByteSize = ByteSize(64 << 30);
 const MOST_REQUESTS: u64 = 1 << 27;
 const SMALLEST_SEGMENT: ByteSize = ByteSize(32 << 10);
 const LARGEST_SEGMENT: ByteSize = ByteSize(64 << 20);
-/// A synthetic input writes each of its blocks so many times, in the mean, before it begins again.
+/// Mean number of times that a synthetic input writes each of its blocks before it begins again.
 const WRITES_A_BLOCK: u64 = 8;
 
 /// Simulate log-structured stores: how much their cleaners copy, and how far the heads travel.

@@ -170,7 +170,7 @@ pub(super) enum Seeds {
 pub(super) struct Extent {
     /// The seeds.
     pub(super) seeds: Seeds,
-    /// At most so many runs.
+    /// Most runs.
     pub(super) most: usize,
 }
 

@@ -137,7 +137,7 @@ impl DeviceSpec {
     }
 }
 
-/// So many times as fast as the real one; from [`Speed::LEAST`] to [`Speed::MOST`].
+/// Speed in multiples of the real device's, from [`Speed::LEAST`] to [`Speed::MOST`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Speed(pub(crate) f64);

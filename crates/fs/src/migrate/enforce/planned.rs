@@ -1,5 +1,5 @@
-//! Changes that waiting moves, or those of a dry run, will make to three things: the room on the branches, the branch
-//! that holds a directory that is kept together, and the next branch.
+//! Changes that waiting moves, or those of a dry run, will make. They concern the room on the branches, the branch that
+//! holds a directory that is kept together, and the next branch.
 
 use std::collections::BTreeSet;
 
