@@ -215,11 +215,11 @@ pub enum Data {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Xattr {}
 
-/// So many bytes were written.
+/// Number of bytes that were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written(pub u32);
 
-/// So many bytes were copied, no more than were asked for.
+/// Number of bytes that were copied, at most the number that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied(pub u64);
 

@@ -55,7 +55,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// At least so many bytes.
+    /// At least `length` bytes.
     pub(crate) fn new(length: usize) -> io::Result<Pages> {
         let length = length.max(1).next_multiple_of(page_size());
         // SAFETY: a new mapping at a place of the kernel's choice touches no other memory.
