@@ -7,8 +7,8 @@
 //! - two more a stream, into which live blocks go before the segments they came from are free again. This number is
 //!   cleaned before a flush, so that the chunks it cuts short cost less than was gained;
 //! - twice the pages of the logical map: a checkpoint may have to write every page anew before the old ones are free;
-//! - one, so that a checkpoint that frees nothing by itself does not stop cleaning;
 //! - two, so that a checkpoint that frees nothing by itself does not stop cleaning;
+//! - one in which the user's writes leave the first dead blocks.
 //!
 //! All else is promised, less the share that is kept spare for speed. So while the user's live blocks are at most that
 //! many, some full segment holds a dead block. Cleaning it gains at least that block, and the log never ends in a state
