@@ -10,7 +10,6 @@
 //!
 //! A change that was two minutes old when its branch went away does not count: every file system has written it by
 //! then. Otherwise no fsync would succeed for as long as a disk is unplugged.
-//! then. Else no fsync would succeed for as long as a disk is unplugged.
 
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
