@@ -33,11 +33,11 @@ enum Word {
     Failed { error: String },
 }
 
-/// How often somebody who waits is told how long.
+/// Interval between two reports of how long the wait has taken.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// Runs this program with `args` in the background; returns once it says that it is ready. `started` is told its
-/// process, and `waiting` now and then how long that has taken.
+/// Runs this program with `args` in the background; returns once it says that it is ready. `started` gets its process,
+/// and `waiting` now and then how long that has taken.
 pub(crate) fn start(
     args: &[OsString],
     log: &Path,
@@ -67,7 +67,7 @@ pub(crate) fn start(
     }
 }
 
-/// Who is killed or aborted says nothing itself.
+/// A process that is killed or aborted says nothing itself.
 fn how_it_ended(status: ExitStatus) -> String {
     match status.signal() {
         Some(libc::SIGKILL) => {

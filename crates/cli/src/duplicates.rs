@@ -312,7 +312,7 @@ impl Copy<'_> {
 /// `film (from disk1).mkv`, `film (from disk1, 2).mkv`
 pub(crate) fn name_from(name: &OsStr, branch: &str, number: u32) -> OsString {
     let bytes = name.as_bytes();
-    // The dot of a hidden file begins its name, and no extension; nor does one that much follows.
+    // The dot of a hidden file begins its name and no extension; neither does a dot with a long rest after it.
     let is_extension = |dot: &usize| *dot > 0 && bytes.len() - dot <= LONGEST_PART;
     let dot = bytes.iter().rposition(|byte| *byte == b'.').filter(is_extension).unwrap_or(bytes.len());
     let (stem, extension) = bytes.split_at_checked(dot).unwrap_or((bytes, b""));

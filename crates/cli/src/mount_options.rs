@@ -130,7 +130,7 @@ fn did_you_mean(option: &str) -> String {
     umbrella_units::did_you_mean(name, TABLE.iter().map(|(name, _)| *name).chain(OURS))
 }
 
-/// All there are, for whoever named another.
+/// All known options, for a message about an unknown one.
 fn known() -> String {
     let such = |wanted: fn(&Meaning) -> bool| {
         let names = TABLE.iter().filter(|(_, meaning)| wanted(meaning)).map(|(name, _)| match name.strip_suffix('-') {

@@ -847,8 +847,8 @@ fn takes(child: &Child, signal: i32) {
     panic!("the program never caught signal {signal}");
 }
 
-/// Waits until the program has worked for so long: what it has done by then does not depend on what else the machine
-/// does.
+/// Waits until the program has used this much processor time. What it has done by then does not depend on what else the
+/// machine does.
 fn works_for(child: &Child, time: Duration) {
     let ticks_a_second = rustix::param::clock_ticks_per_second();
     let until = Instant::now() + Duration::from_secs(300);

@@ -57,9 +57,9 @@ pub(crate) struct Context {
     /// The mount.
     pub(crate) mounted_as: OnceLock<MountId>,
     pub(crate) stopping: AtomicBool,
-    /// Can be read from once the pool ends, for who waits for something else as well.
+    /// Readable once the pool ends, for threads that wait for something else as well.
     ends: OwnedFd,
-    /// Can be read from after a reload.
+    /// Readable after a reload.
     reloads: OwnedFd,
     /// Things a person should look at, with what to do about them.
     warnings: RankedMutex<rank::ContextWarnings, BTreeMap<Subject, String>>,
@@ -107,7 +107,7 @@ impl Context {
         self.reloads.as_fd()
     }
 
-    /// Whoever waits for reloads is about to read the settings.
+    /// Called by a thread that waits for reloads, before it reads the settings.
     pub(crate) fn note_reload(&self) {
         // Nothing to read: there was none.
         let _ = rustix::io::read(&self.reloads, &mut [0_u8; 8]);

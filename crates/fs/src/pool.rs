@@ -172,7 +172,7 @@ impl Pool {
         self.admin.close_branches();
     }
 
-    /// Carries out what is asked over the control socket; of an unmount all but that itself.
+    /// Carries out a request over the control socket; of an unmount all but that itself.
     pub(crate) fn answer(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Error> {
         self.admin.answer(request, tell)
     }

@@ -200,7 +200,7 @@ pub struct BranchSpec {
     pub optional: bool,
     /// The path must be a mount point; `None`: it must be one if it was one when the branch was first used.
     pub require_mount: Option<bool>,
-    /// A file that came to this branch stays at least so long before a rule moves it again.
+    /// How long at least a file that came to this branch stays before a rule moves it again.
     pub min_stay: Duration,
     /// Whether reads and writes may go to the branch past the daemon.
     pub passthrough: bool,
@@ -252,7 +252,7 @@ impl WriteBackSpec {
         WriteBackSpec { policy: policy.to_owned(), limit: None, background: None }
     }
 
-    /// What its flusher is told; an error that names what is known for a policy or parameter that is not.
+    /// Settings of its flusher. An unknown policy or parameter is an error that names the known ones.
     pub fn settings(&self) -> Result<Settings, FlusherError> {
         let limits = Limits { limit: self.limit, background: self.background };
         let settings = Settings { limits, ..Settings::parse(&self.policy)? };

@@ -44,7 +44,7 @@ struct Flushers {
     chosen: RankedMutex<rank::WriteBackChosen, FxHashMap<BranchId, Option<WriteBackSpec>>>,
     /// Held while that changes: of two at once each would keep what the other replaced.
     changing: RankedMutex<rank::WriteBackChange, ()>,
-    /// Files of which a write-back failed under a flusher that is gone. Who syncs next is told.
+    /// Files whose write-back failed under a flusher that is gone. The next sync reports it.
     failed: RankedMutex<rank::WriteBackFailed, FxHashSet<(BranchId, FileId)>>,
 }
 
@@ -116,8 +116,8 @@ impl Flushers {
     }
 }
 
-/// Makes a copy to a branch, of which the flusher is told while it grows; with `Holds::Nothing` it waits for room like
-/// any writer. A copy that is synced when it is made is clean then.
+/// Makes a copy to a branch, which the flusher follows while it grows. With `Holds::Nothing` it waits for room like any
+/// writer. A copy that is synced when it is made is clean then.
 pub(crate) fn copy_within_limit<T>(
     flusher: Option<Arc<Flusher>>,
     holds: Holds,
@@ -356,7 +356,7 @@ impl WriteBack {
         Ok(())
     }
 
-    /// What a branch's write-back was told to be.
+    /// The write-back that a branch is to have: what was chosen since the mount, else what the configuration says.
     pub(crate) fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
         let branch = self.branches.named(name)?;
         let chosen = self.flushers.chosen.lock().get(&branch.id).cloned();

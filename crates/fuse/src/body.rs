@@ -75,7 +75,7 @@ impl<'a> Body<'a> {
         Ok(name)
     }
 
-    /// The names so far, for whoever observes requests.
+    /// The names so far, for observers of requests.
     pub(crate) fn names(&self) -> [Option<&'a OsStr>; 2] {
         self.names
     }

@@ -22,10 +22,10 @@ use crate::request;
 use crate::transport::poke;
 use crate::types::{Errno, Lock, NodeId, RequestId};
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// Which request.
+    /// The request.
     pub id: RequestId,
     /// User; `u32::MAX` on a mapped mount, except for requests that create.
     pub uid: u32,

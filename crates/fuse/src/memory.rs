@@ -20,7 +20,7 @@ pub struct RingMemory {
 }
 
 impl RingMemory {
-    /// Makes the file at least so long.
+    /// Makes the file at least `length` bytes long.
     pub(crate) fn reserve(&self, length: usize) -> io::Result<()> {
         let length = length as u64;
         if self.file.metadata()?.len() < length { self.file.set_len(length) } else { Ok(()) }

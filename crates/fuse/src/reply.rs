@@ -16,7 +16,7 @@ use crate::answer::{self, Answer, Data, Xattr};
 use crate::channel::Channel;
 use crate::types::{Errno, NodeId, RequestId};
 
-/// A request that was answered, for whoever traces requests.
+/// A request that was answered, for tracers of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Finished<'a> {
     /// Which.

@@ -65,7 +65,7 @@ impl Default for Config {
 
 /// A file system that is mounted and about to be served.
 ///
-/// Dropping it without serving takes the mount away and ends the connection: who waits gets an error.
+/// Dropping it without serving takes the mount away and ends the connection: waiting callers get an error.
 pub struct Session<F: Filesystem> {
     served: Served<F>,
     device: Arc<Device>,

@@ -67,7 +67,7 @@ pub(crate) enum Bench {
 }
 
 impl Args {
-    /// Of a paper whose machine has so much memory.
+    /// For a paper whose machine has this memory.
     pub(crate) fn sizes(&self, full_memory: ByteSize) -> Sizes {
         Sizes { scale: self.scale, full_memory }
     }

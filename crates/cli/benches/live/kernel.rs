@@ -56,7 +56,7 @@ pub(crate) struct WriteBackSettings {
     pub(crate) limit: ByteSize,
     /// How old a dirty page may get.
     pub(crate) expire: Duration,
-    /// How often it is looked for old ones.
+    /// Interval between two searches for old pages.
     pub(crate) every: Duration,
 }
 

@@ -1,8 +1,8 @@
 //! `umbrella advise`: what to set for a disk or a pool, from recorded requests.
 //!
-//! Steps: record or read the requests, make the runs that [`umbrella_lab::advice`] plans on all processors, print what
-//! it judges, and write it to the configuration if that is asked for. All or nothing: a run that is missing could have
-//! been the best.
+//! Steps: record or read the requests, make the runs that [`umbrella_lab::advice`] plans on all processors, and print
+//! what it judges. With `--apply`, write it to the configuration. All or nothing: a run that is missing could have been
+//! the best.
 
 mod apply;
 mod configuration;
@@ -63,7 +63,7 @@ pub(crate) struct AdviseArgs {
     /// Record the disks of this pool first: its mount point, any path inside it, or its configuration. Needs root.
     #[arg(long, value_name = "POOL", conflicts_with = "traces")]
     pool: Option<PathBuf>,
-    /// Record for so long; Ctrl-C ends it early, and advises on what there is.
+    /// Record for this time; Ctrl-C ends it early, and advises on what there is.
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     #[arg(conflicts_with = "traces")]
     time: Duration,

@@ -51,7 +51,7 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How often a disk that is never idle is read before anything else is looked at.
 const READS_BETWEEN_LOOKS: usize = 64;
 
-/// Refuses whoever may not record.
+/// Fails for users that may not record.
 pub(super) fn require_root() -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("recording needs root (the kernel's tracepoints are for root only)");
@@ -289,7 +289,7 @@ impl<'a> Recording<'a> {
         Ok(Recording { pipe, instance, event, tracks, unread: Vec::new(), origin: None, lost: 0 })
     }
 
-    /// Records until it is `done`, which is told how many requests there are of each disk.
+    /// Records until it is `done`, which gets the number of requests of each disk.
     pub(super) fn until(&mut self, mut done: impl FnMut(&[u64]) -> bool) -> anyhow::Result<()> {
         while !done(&self.written()) {
             self.wait()?;

@@ -82,7 +82,7 @@ impl DoctorArgs {
                 Some(pool) => pool,
                 None => match pool::find(Some(path)) {
                     Ok(pool) => return Ok(Some((path.to_owned(), status(&pool)))),
-                    // What is wrong with it is told below.
+                    // Its faults are reported below.
                     Err(PoolError::Config(_)) => return Ok(Some((path.to_owned(), None))),
                     Err(error) => return Err(error.into()),
                 },
@@ -115,7 +115,7 @@ impl DoctorArgs {
             // Where the pool is mounted its tree is in the mount point, and its daemon says which branches it has.
             match finding.missing_branch() {
                 Some(_) if !mounted => report.items.push(Item::problem("configuration", text).split()),
-                // What a daemon left hidden is told with the machine's state.
+                // Paths that a daemon left hidden are reported with the machine's state.
                 None if finding.is_left_hidden() => {}
                 None if !(mounted && finding.is_of_mount_point()) => {
                     report.items.push(Item::remark("configuration", text));

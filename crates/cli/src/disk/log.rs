@@ -231,7 +231,7 @@ pub(crate) fn refuse_without_room(disk: &Half) -> anyhow::Result<()> {
     )
 }
 
-/// Both copies of the superblock, if the store fits into so much.
+/// Both copies of the superblock, if the store fits into this capacity.
 fn copies(device: &dyn BlockDevice, capacity: Lba) -> [Result<Superblock, FormatError>; 2] {
     Superblock::COPIES.map(|BlockNo(at)| {
         let mut block = [0; BLOCK_BYTES];
@@ -256,7 +256,7 @@ pub(crate) fn named_by_device(path: &Path) -> Result<Option<DiskSpec>, BadDiskNa
 pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
     let shown = visible_path(path);
     let is_toml = path.extension().is_some_and(|ending| ending == "toml");
-    // What cannot be read may be anything, a store too: nobody is told to make it anew.
+    // A device that cannot be read may hold anything, a store too: the message must not suggest making it anew.
     if let Err(error) = first_block(path) {
         bail!("{shown} cannot be read: {error}");
     }

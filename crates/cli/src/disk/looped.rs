@@ -92,7 +92,7 @@ fn served_behind(device: &Path, access: Access) -> Option<String> {
         .then(|| format!("{} is the file {}, which is served or in use", visible_path(device), visible_path(&file)))
 }
 
-/// Whether who serves a file holds a lock on it. What may hang is asked by a process of its own.
+/// Whether a server of the file holds a lock on it. Where the file system may hang, a process of its own checks.
 fn is_locked(file: &Path, access: Access) -> bool {
     let (question, lock) = match access {
         Access::ReadOnly => (Question::LockShared, FlockOperation::NonBlockingLockShared),

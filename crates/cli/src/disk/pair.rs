@@ -13,7 +13,7 @@ use super::protocol::{AtDetach, Progress};
 use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 
-/// How often somebody who waits for a drain is told how far it is.
+/// Interval between two reports of how far a drain is.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// Whether a hybrid disk outlives its daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

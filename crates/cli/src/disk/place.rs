@@ -99,7 +99,7 @@ pub(crate) fn control(name: &DiskName) -> PathBuf {
     dir().join(format!("{name}.sock"))
 }
 
-/// Where a disk's NBD clients find it, unless they are told otherwise.
+/// Where a disk's NBD clients find it, unless another place is given.
 pub(crate) fn nbd(name: &DiskName) -> PathBuf {
     dir().join(format!("{name}.nbd"))
 }

@@ -1,4 +1,5 @@
-//! Flash that is damaged or lost: what is whole is had, what is lost is named, and nothing is given up unless told to.
+//! Flash that is damaged or lost. Undamaged data can be read, lost data is named, and nothing is given up without a
+//! command.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! A client of an NBD server that asks for one thing after the other: what it was told is what was acknowledged.
+//! A client of an NBD server that asks for one thing after the other: every answer that it got is an acknowledgement.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -74,7 +74,7 @@ fn undisturbed(mut attempt: impl FnMut() -> Result<(), Disturbed>) {
     assert!((0..20).any(|_| attempt().is_ok()), "not what is expected, however often it is done");
 }
 
-/// Overwrites random blocks of 16 KiB in `files` files of 1 MiB until told to stop; what it wrote last where.
+/// Overwrites random blocks of 16 KiB in `files` files of 1 MiB until it is stopped; returns what it wrote last where.
 fn overwrite(folder: &Path, files: u64, seed: u64, stop: &AtomicBool) -> Vec<(u64, u64, u64)> {
     let mut state = seed | 1;
     let mut written = Vec::new();

@@ -76,7 +76,7 @@ impl DiskErrors {
         let btrfs = if is_btrfs { file_system::btrfs_uuid(online.root()) } else { None };
         let stack = self.sysfs.below(online.dev, source.as_deref(), btrfs.as_deref());
         let mut watched = Watched { dev: online.dev, source, btrfs, stack, fsid: 0, counts: Counts::Unknown };
-        // Of one that may hang no more is asked.
+        // A branch that may hang is asked for no more than this.
         if !online.guarded {
             watched.fsid = rustix::fs::fstatvfs(online.root()).map_or(0, |it| it.f_fsid);
             let tells = self.events.as_ref().is_some_and(|events| events.watch(online.root()).is_ok());

@@ -159,7 +159,7 @@ impl Admin {
             if !self.intents_can_be_read(branch) || !self.tree.remove_orphans(branch, online) {
                 return false;
             }
-            // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here
+            // No operation may use names while half-done changes on this branch are put right. Bounded: waiting here
             // holds up others.
             let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
             self.context.count(Metric::BranchesFound);

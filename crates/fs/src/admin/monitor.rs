@@ -132,7 +132,7 @@ impl Admin {
                     branch.probe(timeout);
                     self.look_for_hidden(&branch);
                 };
-                // Without a thread a branch is asked the next time.
+                // Without a thread a branch is checked the next time.
                 let _ = std::thread::Builder::new().name("probe".to_owned()).spawn_scoped(scope, probe);
             }
         });
@@ -234,7 +234,7 @@ mod tests {
         }
         assert_eq!(asked[..11], [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55]);
         assert!(asked[11..].windows(2).all(|pair| pair[1] - pair[0] == 60), "{asked:?}");
-        // Used again, they are asked at once.
+        // Used again, they are checked at once.
         rounds.used = now + EVERY;
         assert_eq!(rounds.due(now + EVERY, false), Some(Asked::All));
     }

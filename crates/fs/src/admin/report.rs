@@ -95,7 +95,7 @@ impl Admin {
                 branch.space();
                 let _nobody_waits = answered.send(());
             };
-            // Without a thread it is asked when its figure is wanted.
+            // Without a thread the branch is asked when its figure is wanted.
             let _ = std::thread::Builder::new().name("room".to_owned()).spawn(ask);
         }
         drop(answered);

@@ -1,5 +1,5 @@
-//! What the control groups leave that the daemon runs in: of a container, or a unit with `MemoryMax=`. What waits in
-//! memory is charged to them, and who has more than they allow is killed, however much the machine has.
+//! How much memory the daemon's control groups leave: those of a container, or of a unit with `MemoryMax=`. Files that
+//! wait in memory are charged to them. A process with more than they allow is killed, however much the machine has.
 
 use std::path::{Path, PathBuf};
 

@@ -413,8 +413,8 @@ pub(crate) fn keeps_all(able: &Abilities) -> bool {
     able.ownership && able.hard_links && able.xattr && able.acl && able.holes && able.nanoseconds
 }
 
-/// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever
-/// writes meanwhile.
+/// Room for intents that an area must have for files that leave in its own way: more than the longest intent has,
+/// whatever is written meanwhile.
 const INTENTS: ByteSize = ByteSize(1 << 20);
 
 /// How long a file that was closed is left alone.

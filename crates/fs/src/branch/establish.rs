@@ -43,7 +43,7 @@ pub(super) struct Plan {
     /// Shared with the branch, its earlier lives and other plans of it.
     pub(super) lives: Arc<()>,
     pub(super) threads: Threads,
-    /// How long to wait for whoever has the branch to let go of it.
+    /// How long to wait for another holder of the branch to let go of it.
     pub(super) patience: Duration,
     pub(super) access_times: AccessTimes,
     /// The pool does not want it any more.

@@ -485,8 +485,8 @@ impl Branch {
         self.taken_in.load(Ordering::Acquire) != NEVER && !self.is_online()
     }
 
-    /// Online, or why not and since when. It is called offline once the kernel has forgotten what it keeps of the tree:
-    /// whoever hears of it sees a tree without the branch.
+    /// Online, or why not and since when. It is reported as offline once the kernel has forgotten what it keeps of the
+    /// tree. From then on every user sees a tree without the branch.
     pub fn branch_state(&self) -> BranchState {
         if self.is_online() || self.is_leaving() {
             return BranchState::Online;

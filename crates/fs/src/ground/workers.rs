@@ -45,8 +45,8 @@ pub(crate) enum Lost {
     NoThread,
 }
 
-/// Makes a call apart from its caller, who waits for it as long as `wait` says; it is told whether the call waits for a
-/// thread. Without threads of its own it is made here.
+/// Makes a call apart from its caller, which waits for it while `wait` returns true. The argument of `wait` says
+/// whether the call waits for a thread. Without threads of its own the call is made here.
 pub(crate) fn apart<T: Send + 'static>(
     workers: Option<&Workers>,
     call: impl FnOnce() -> T + Send + 'static,
@@ -256,7 +256,7 @@ impl Shared {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                // Told when it happens, by the panic hook; who waits for a result catches it itself.
+                // The panic hook reports it when it happens; a caller that waits for a result catches it itself.
                 let _panic = catch_unwind(AssertUnwindSafe(job));
                 queue = self.queue.lock();
                 queue.finished += 1;
@@ -267,7 +267,7 @@ impl Shared {
             }
             queue.idle.push(Arc::clone(&wake));
             wake.wait_for(&mut queue, IDLE);
-            // Who is still among the idle was not woken by anyone.
+            // A thread that is still among the idle was not woken.
             if let Some(at) = queue.idle.iter().position(|thread| Arc::ptr_eq(thread, &wake)) {
                 queue.idle.remove(at);
                 break;

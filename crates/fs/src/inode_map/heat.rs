@@ -26,7 +26,7 @@ const SHARDS: usize = 64;
 const MOST: usize = 1 << 14;
 /// What is colder is not kept.
 const COLD: Opens = Opens(Opens::ONE.0 / 100);
-/// Nobody is told more often than this that a file is warm, in seconds.
+/// Shortest time between two reports that a file is warm, in seconds.
 const TELL_EVERY: i64 = 60;
 
 /// The heats of all files of a pool. Thread-safe.

@@ -84,12 +84,12 @@ pub struct InodeMap {
     /// By slot, in two levels: 128 times 128.
     shards: Box<[OnceLock<Row>]>,
     foreign: RankedRwLock<rank::InodeForeign, Foreign>,
-    /// Who has a number that is a hash: the first who asked.
+    /// The holder of each number that is a hash: the first that asked for it.
     hashed: RankedMutex<rank::InodeHashed, FxHashMap<u64, BackingKey>>,
     /// Lent numbers that are not in the range of a slot.
     lent_foreign: RankedRwLock<rank::InodeLent, FxHashSet<u64>>,
-    /// Held by whoever changes more than one branch. Who has a stored number that is not shared, and after how many
-    /// moves.
+    /// The holder of each stored number that is not shared, and after how many moves. Held during a change of more than
+    /// one branch.
     holders: RankedMutex<rank::InodeHolders, FxHashMap<u64, (BackingKey, u32)>>,
     heats: Heats,
 }
@@ -281,10 +281,10 @@ impl InodeMap {
 
     /// A directory's copy on another branch shows the number of the original. Cheap when it does already.
     ///
-    /// Whoever removes a copy calls [`InodeMap::forget`] for it; where copies vanish behind the mount's back, only
-    /// [`InodeMap::ino_checked`] keeps the next file with that inode from showing the directory's number. Call that for
-    /// the copy soon: a copy whose birth time was never told is not believed at the next mount when it is asked for
-    /// with one.
+    /// A caller that removes a copy calls [`InodeMap::forget`] for it. Where copies vanish behind the mount's back,
+    /// only [`InodeMap::ino_checked`] keeps the next file with that inode from showing the directory's number. Call
+    /// that for the copy soon: at the next mount, a copy whose birth time was never given does not match a request that
+    /// gives one.
     pub fn alias(&self, original: BackingKey, copy: BackingKey) {
         if original == copy {
             return;
@@ -335,7 +335,7 @@ impl InodeMap {
     }
 
     /// Reads the log in a branch's hidden folder, and keeps it from now on. Call it through
-    /// [`crate::branch::Branch::io`] when the branch came online, before the first of its numbers is asked for.
+    /// [`crate::branch::Branch::io`] when the branch came online, before the first use of its numbers.
     ///
     /// Where inode numbers do not outlive a mount (sshfs, vfat), neither do the numbers of files that moved there.
     /// On a guarded file system records are only collected, and written by [`InodeMap::sync`]: call that now and then.
@@ -426,7 +426,7 @@ impl InodeMap {
         });
     }
 
-    /// Keeps a number from whoever would get it by its place.
+    /// Keeps a number from the file that would get it by its place.
     fn lend(&self, number: u64, from: u16) {
         match number::range(number) {
             Range::Place(home) => self.shard(home).change(|state, records| {

@@ -104,8 +104,8 @@ impl Change {
     }
 }
 
-/// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system
-/// keeps so much.
+/// Most bytes of an extended attribute of a file in the staging area, and of all their names: every file system keeps
+/// this much.
 const STAGED_VALUE: usize = 256;
 const STAGED_NAMES: usize = 32;
 

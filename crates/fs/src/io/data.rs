@@ -44,7 +44,7 @@ pub(crate) enum Effect {
 }
 
 impl Io {
-    /// Contents of a file were changed: whoever has to know of it is told here, and nowhere else.
+    /// After a change of a file's contents: informs everything that has to know of it, here and nowhere else.
     pub(crate) fn after_write(&self, node: &Node, file: &FileAt, effect: Effect) {
         let branch = file.branch.id;
         match effect {
@@ -319,7 +319,7 @@ impl Io {
                 continue;
             }
             seen.push(online.dev);
-            // Who asks wants to see what was just written.
+            // The caller wants to see what was just written.
             branch.invalidate_space();
             let space = branch.space();
             sum.total = sum.total.saturating_add(space.total.0);

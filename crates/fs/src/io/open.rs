@@ -230,7 +230,7 @@ impl Io {
             && !opened.online.guarded
             // The daemon takes the bits away when such a file is written; in passthrough nobody would.
             && !meta.is_set_id()
-            // What goes past the daemon is in nobody's order.
+            // A policy cannot order writes that bypass the daemon.
             && !(request.write && self.write_back.has_flusher(branch.id))
             && (branch.space().free >= branch.headroom() || branch.settings().read_only);
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }

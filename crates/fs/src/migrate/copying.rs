@@ -50,11 +50,11 @@ pub(crate) struct Copying<'a> {
     pub(crate) cancel: &'a AtomicBool,
     pub(crate) pace: Pace<'a>,
     pub(crate) durability: Durability,
-    /// What who copies holds meanwhile; `None`: the flusher is not told of it.
+    /// What the copying thread holds meanwhile; `None`: the flusher does not learn of the copy.
     pub(crate) flusher_sees: Option<Holds>,
 }
 
-/// What a copy on another thread and who waits for it know of each other.
+/// State that a copy on another thread shares with the caller that waits for it.
 #[derive(Default)]
 struct Apart {
     cancel: AtomicBool,
@@ -157,7 +157,7 @@ fn counted<T>(done: Result<T, RelocateError>, from: Endpoint<'_>, to: Endpoint<'
 struct Watch {
     seen: u64,
     since: Instant,
-    /// When it was told to end.
+    /// When it was asked to end.
     ended: Option<Instant>,
 }
 

@@ -144,8 +144,8 @@ impl Queue {
     }
 }
 
-/// A file that is mapped is tried again after this time, doubled each time, so often; then it waits for the enforcer.
-/// The end of a mapping is told to nobody.
+/// A file that is mapped is tried again after this time, doubled each time, for a number of times. Then it waits for
+/// the enforcer. Nothing reports the end of a mapping.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(5);
 const RETRIES: u32 = 12;
 /// A file with more names than this is not judged when it gets another.

@@ -53,7 +53,7 @@ pub(crate) struct Migration<'a> {
     pub(crate) online: Arc<Online>,
     pub(crate) cause: Cause,
     pub(crate) pace: Pace<'a>,
-    /// Set by whoever changes the file meanwhile.
+    /// Set by a change of the file meanwhile.
     pub(crate) cancel: Arc<AtomicBool>,
     /// Of the copy, and of the directories that are made for it.
     pub(crate) durability: Durability,
@@ -156,7 +156,7 @@ impl Migrations {
         let Some(file) = node.file() else { return Ok(()) };
         let mut state = file.state.write();
         may_move(&mut state, cause)?;
-        // Who copies it already has it open, too.
+        // A thread that copies it already has it open, too.
         let may_be_mapped = state.copying.is_none() && self.may_be_mapped(&state);
         if may_be_mapped { self.not_mapped(&mut state) } else { Ok(()) }
     }
@@ -338,7 +338,8 @@ impl Migrations {
         Ok(copied)
     }
 
-    /// Whether the rules still send a file to its new branch, on which copies take so much already. The file is locked.
+    /// Whether the rules still send a file to its new branch, of which copies have taken this much already. The file is
+    /// locked.
     fn still_belongs(
         &self,
         first: &MovedLink,

@@ -41,7 +41,7 @@ struct UnnamedMigration<'a> {
     here: &'a FileAt,
     backing: Backing,
     to: Endpoint<'a>,
-    /// Set by whoever changes the file meanwhile.
+    /// Set by a change of the file meanwhile.
     cancel: &'a AtomicBool,
 }
 

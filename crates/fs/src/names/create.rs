@@ -319,7 +319,7 @@ impl Names {
                     full.push(branch);
                     first_refusal.get_or_insert(if error.is_full() { OpError::NoRoom } else { error });
                 }
-                // The branch cannot hold such a thing (a device node on a FUSE branch, a link on FAT).
+                // The branch cannot hold a file of this kind (a device node on a FUSE branch, a link on FAT).
                 Err(error @ OpError::Sys(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS))
                     if new.kind != FileKind::File =>
                 {

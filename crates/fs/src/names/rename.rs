@@ -103,7 +103,7 @@ impl Names {
                 }
                 Renamed::SyncFirst(node) => {
                     drop(locked);
-                    // What fails here is told by the rename itself.
+                    // The rename itself reports a failure here.
                     let _told_later = self.sync_contents(&node);
                     self.tree.nodes.release(&node, 1);
                     synced = true;
@@ -130,8 +130,8 @@ impl Names {
         self.rename_dir(&from, &to, replace)
     }
 
-    /// Waits until nobody resolves names, and keeps others from it. Who waits for this lock holds up whoever comes
-    /// later, and who has it may wait for a disk that does not answer: so all others have their turns meanwhile.
+    /// Waits until nobody resolves names, and keeps others from it. A thread that waits for this lock holds up all that
+    /// come later, and a holder may wait for a disk that does not answer. So all others have their turns meanwhile.
     fn lock_names(&self) -> WriteGuard<'_, ()> {
         loop {
             if let Some(names) = self.tree.rename_lock.try_write_for(TURN) {

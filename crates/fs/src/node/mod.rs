@@ -185,12 +185,12 @@ pub(crate) struct FileState {
     pub(crate) needs_evaluation: bool,
     /// Set to stop the copy under way.
     pub(crate) copying: Option<Arc<AtomicBool>>,
-    /// Who writes waits for that copy (for `io`), and so cannot spoil it.
+    /// A writer waits for that copy (for `io`), and so cannot spoil it.
     pub(crate) copy_is_awaited: bool,
     /// Made a moment ago, and nothing was set on it since: it has no file capability, which the kernel asks for before
     /// the first write.
     pub(crate) is_bare: AtomicBool,
-    /// Made without a name, to be given one: a copy of it must be such a file too.
+    /// Made without a name, to be given one: a copy of it must be a file of the same kind.
     pub(crate) may_be_linked: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,

@@ -252,7 +252,7 @@ impl Placement {
         rules.forbids(rules.deciding_entry(&FileFacts { path: deciding, ..facts }, &views, None), branch)
     }
 
-    /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is
+    /// The error of a refused creation: read-only when nothing at all can be written, else no room. A branch that is
     /// being drained has none.
     pub(crate) fn refusal(&self) -> OpError {
         let branches = self.branches.list.load();

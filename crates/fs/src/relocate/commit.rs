@@ -94,7 +94,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
     m.decision.on(m.side_of_intents());
     let recorded = record(m.intents, &m.intent())?;
     if let Err(given_up) = m.decision.check() {
-        // Whoever waited may have used the names for something else since.
+        // Users may have used the names for something else since the caller stopped waiting.
         let _found_with_nothing_to_do = recorded.remove();
         let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
         return Err(given_up);
@@ -227,7 +227,7 @@ impl<'a> Move<'a> {
         ParentTimes::of(self.sources()).sync()
     }
 
-    /// Whoever waited may have used the names for something else since.
+    /// Users may have used the names for something else since the caller stopped waiting.
     fn may_undo(&self) -> Result<(), Errno> {
         self.decision.check().map_err(|given_up| given_up.errno())
     }
@@ -322,8 +322,8 @@ pub(super) fn link_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Relocat
     }
 }
 
-/// Directories whose names change although, to users, nothing changes: their modification times are put back. Who asks
-/// for it sees to it that no user's change comes between the look and that.
+/// Directories whose names change although, to users, nothing changes: their modification times are put back. The
+/// caller makes sure that no user's change comes between the look and that.
 pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, Seen)>);
 
 impl<'a> ParentTimes<'a> {

@@ -273,8 +273,8 @@ impl<'a> Copying<'a> {
         if now.print != self.seen.print {
             return Err(RelocateError::Changed);
         }
-        // On a branch that is read-only or somebody else's it stays as it is. Who changes the file just now has it as
-        // they want it.
+        // On a branch that is read-only or somebody else's it stays as it is. If a user changes the file just now, it
+        // has the time that they want.
         if now.atime != self.seen.atime
             && !self.limits.cancelled()
             && attrs::set_access_time(self.source, &self.seen).is_ok()

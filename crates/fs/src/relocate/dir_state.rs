@@ -40,7 +40,7 @@ use crate::rights::Rights;
 /// The mark. Some file systems take names of the second kind only.
 const BEHIND: [&str; 2] = ["trusted.umbrella.behind", "user.umbrella.behind"];
 
-/// The note. Users of the mount cannot set it, nor anybody but root on the branch itself.
+/// The note. Users of the mount cannot set it; on the branch itself only root can.
 const CHANGED: &str = "trusted.umbrella.changed";
 
 /// When a directory's attributes were last changed while some branch was away, in nanoseconds since 1970; 0: never.

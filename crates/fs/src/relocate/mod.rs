@@ -125,7 +125,7 @@ pub struct EntryAt<'a> {
     pub name: &'a OsStr,
 }
 
-/// What a move owes to whoever made the file.
+/// How durable a move makes its copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// All of it is on disk when it returns.
@@ -176,7 +176,7 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Where a change stands; told to a [`StepHook`] after the step.
+/// Where a change stands; a [`StepHook`] gets it after the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Nothing is written yet.

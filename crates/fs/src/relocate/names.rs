@@ -42,7 +42,7 @@ pub trait Reach: Clone {
 /// An open directory.
 pub type Directory = Arc<dyn AsFd + Send + Sync>;
 
-/// A name in a directory, for calls that may outlive who makes them.
+/// A name in a directory, for calls that may outlive their callers.
 #[derive(Clone)]
 pub struct Spot {
     /// The directory; may be open with `O_PATH`.

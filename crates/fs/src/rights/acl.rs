@@ -129,7 +129,7 @@ impl Acl {
         }
     }
 
-    /// What is granted at least to anybody who is not named and not the owner.
+    /// The least that is granted to anybody who is neither named nor the owner.
     pub(super) fn at_least(&self) -> u16 {
         self.groups.values().fold(self.group & self.other, |all, bits| all & bits)
     }

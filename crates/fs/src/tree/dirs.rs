@@ -455,7 +455,7 @@ impl Tree {
         if dir.state.read().removed {
             return Err(OpError::Sys(Errno::NOENT));
         }
-        // Nor change what is copied, and leave out the copy.
+        // Nobody may change the source meanwhile either, and leave out the copy.
         let _attributes = lock_within(&dir.attributes, patience).ok_or(busy)?;
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();

@@ -54,7 +54,7 @@ pub(crate) struct Differing(RankedMutex<rank::TreeDiffering, Met>);
 struct Met {
     dirs: FxHashSet<Ino>,
     example: Option<(Ino, String)>,
-    /// How many there were when the log told of them last.
+    /// Their number when the log last reported them.
     told: usize,
 }
 
@@ -89,7 +89,7 @@ impl Tree {
         if dir.alike.load(Ordering::Acquire) == topology {
             return Ok(false);
         }
-        // Whoever adds a copy meanwhile, or leaves one out, puts 0 there: then the next look compares again.
+        // A thread that adds a copy meanwhile, or leaves one out, puts 0 there: then the next look compares again.
         dir.alike.store(COMPARING, Ordering::Release);
         let changed = self.compare(node, dir).inspect_err(|_| dir.alike.store(0, Ordering::Release))?;
         let _unless_changed = dir.alike.compare_exchange(COMPARING, topology, Ordering::AcqRel, Ordering::Acquire);
@@ -325,7 +325,7 @@ impl Tree {
         shown(&rights(&full))
     }
 
-    /// Counts a directory whose copies differ, or that it is none any more; the first is told in the log.
+    /// Counts a directory whose copies differ, or takes it out of the count. The log reports the first.
     fn note_differing(&self, node: &Arc<Node>, inspected: Option<&[InspectedCopy]>) {
         let mut met = self.differing.0.lock();
         let Some(inspected) = inspected else {

@@ -213,8 +213,8 @@ impl Tree {
             };
             if !known(&file.state.read().names) {
                 let mut state = file.state.write();
-                // It was seen before the lock was held; whoever gave the file another name since holds the lock as
-                // well.
+                // The name was seen before the lock was held; a thread that gave the file another name since holds the
+                // lock as well.
                 if !known(&state.names)
                     && state.backing == backing
                     && let Ok(now) = dir.stat(name)

@@ -59,7 +59,7 @@ pub(crate) struct Tree {
     differing: equal::Differing,
     /// Of directories by number: their copies on branches that are away.
     copies_away: RankedMutex<rank::TreeCopiesAway, FxHashMap<Ino, Vec<CopyId>>>,
-    /// A file on several branches was told of since the mount.
+    /// A file on several branches has been reported since the mount.
     duplicates_told: AtomicBool,
     /// Names given in hidden places.
     temp_names: AtomicU64,

@@ -101,7 +101,7 @@ impl Tree {
             state.removed = true;
             state.copies.clone()
         };
-        // Who makes a listing holds it, and may wait for a commit.
+        // A thread that makes a listing holds it, and may wait for a commit.
         drop(commit);
         self.forget_differing(node);
         *dir.listing.lock() = None;

@@ -43,7 +43,7 @@ fn is_staged(seed: u64) -> bool {
     (seed / 2).is_multiple_of(2)
 }
 
-/// Not a test of its own: does nothing unless it is asked to.
+/// Not a test of its own: does nothing without its environment variables.
 #[test]
 fn child() {
     let (Ok(root), Ok(seed)) = (std::env::var(ROOT), std::env::var(SEED)) else { return };

@@ -46,8 +46,8 @@ fn a_directory_that_changes_its_name_during_a_move_takes_the_file_along() {
     });
 }
 
-/// The directory that it goes to is on the file's branch only, and locked while the branch is asked; nobody may wait
-/// for the other then.
+/// The directory that it goes to is on the file's branch only, and is locked during calls to the branch. Nobody may
+/// wait for the other then.
 #[test]
 fn a_file_that_goes_to_another_directory_as_it_moves_arrives() {
     explore(|| {

@@ -30,7 +30,7 @@ pub(crate) struct Setup {
     pub(crate) ring_memory: bool,
 }
 
-/// Where buffers lie, if that is asked for.
+/// Where buffers lie with [`Setup::ring_memory`].
 pub(crate) const MEMORY: usize = 0x5200_0000_0000;
 
 #[derive(Debug, Clone, Copy)]

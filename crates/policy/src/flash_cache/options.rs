@@ -120,8 +120,8 @@ impl Options {
         }
     }
 
-    /// How long flushing rests after a write to the disk that took so long, when somebody last asked for something so
-    /// long ago.
+    /// How long flushing rests after a write to the disk that took `took`, when the last request of others was
+    /// `since_access` ago.
     pub fn rest(&self, took: Nanos, since_access: Nanos, fill: Fill) -> Nanos {
         let share = f64::from(self.drain_share.0.clamp(1, 100)) / 100.0;
         let urgent = fill.used >= fill.size - fill.size / URGENT;
@@ -138,7 +138,7 @@ pub fn pass_end(log: &Log) -> LogSector {
     LogSector(log.tail().0 + (log.size() / PARTS).max(LEAST_PASS))
 }
 
-/// Whether so much of a pass is flushed that it is worth being freed: all that begins before `done`.
+/// Whether enough of a pass is flushed for it to be worth freeing: all that begins before `done`.
 pub fn frees(log: &Log, done: LogSector) -> bool {
     done.0.saturating_sub(log.tail().0) >= log.size() / PARTS
 }

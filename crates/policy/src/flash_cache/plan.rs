@@ -74,7 +74,7 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// A plan for what the log holds now, with so much memory for all buffers together.
+    /// A plan for what the log holds now, with this memory for all buffers together.
     pub fn new(algorithm: Algorithm, memory: ByteSize, log: &Log) -> Planner {
         let buffer = (memory.0 / SECTOR_BYTES / algorithm.buffers()).max(1);
         Planner { algorithm, buffer, until: log.committed(), next: 0, part: 0, lba: Lba(0) }

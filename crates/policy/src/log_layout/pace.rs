@@ -153,7 +153,7 @@ impl Pace {
         !rotational && self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
     }
 
-    /// How long the cleaner rests after it has used the disk for so long: not at all when nobody else wants the disk,
+    /// How long the cleaner rests after it has used the disk for `worked`: not at all when nobody else wants the disk,
     /// or somebody waits for room.
     pub fn rest(&self, layout: &Layout, standing: &Standing, worked: Nanos) -> Nanos {
         if self.is_quiet(standing) || standing.waiting > 0 {
@@ -186,7 +186,7 @@ impl Default for BlockCost {
 }
 
 impl BlockCost {
-    /// What one more segment says: `gained` blocks in it were dead, and the cleaner worked so long for them.
+    /// The cost after one more segment: `gained` blocks in it were dead, and the cleaner worked for `worked`.
     #[must_use]
     pub fn after(self, worked: Nanos, gained: Pages) -> BlockCost {
         BlockCost(self.0 * 0.8 + worked.as_secs_f64() / gained.0.max(1) as f64 * 0.2)

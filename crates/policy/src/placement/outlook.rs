@@ -26,7 +26,7 @@ impl Rules {
     }
 
     /// What the place of a new file waits for, if it waits no longer than until it grows beyond `most`. `None`: its
-    /// place is certain, or waiting so long would not tell.
+    /// place is certain, or waiting until then would not settle it.
     pub fn outlook(&self, facts: &FileFacts<'_>, branches: &[BranchView], most: ByteSize) -> Option<Outlook> {
         if !self.ask_late {
             return None;

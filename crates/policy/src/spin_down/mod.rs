@@ -33,7 +33,7 @@ pub trait Timeout: Send {
     /// how long it will be, which only the lab can tell.
     fn timeout(&self, foreseen: Option<Nanos>) -> Option<Nanos>;
 
-    /// A period with that timeout was so long.
+    /// Learns from a period of idleness that has ended: the timeout that it had, and how long it was.
     fn learn(&mut self, _timeout: Option<Nanos>, _idle: Nanos) {}
 
     /// Sleeping costs this from now on; what was learned stays.
@@ -62,7 +62,7 @@ pub struct SpinDownInfo {
 struct Idle {
     since: Nanos,
     timeout: Option<Nanos>,
-    /// The latest time that was told in it.
+    /// The latest time that was reported in it.
     latest: Nanos,
     /// Whether the clock went back in it, so that nobody knows how long it is.
     broken: bool,

@@ -23,7 +23,7 @@ use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES, Pages};
 pub struct Config {
     /// A file that is larger leaves.
     pub threshold: ByteSize,
-    /// A file leaves when it has been staged for so long; [`Nanos::NEVER`] where memory keeps its contents.
+    /// A file leaves when it has been staged for this time; [`Nanos::NEVER`] where memory keeps its contents.
     pub max_age: Nanos,
 }
 

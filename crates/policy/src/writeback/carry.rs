@@ -1,4 +1,4 @@
-//! One policy takes over from another: all that is dirty is told anew, in the order in which it was written.
+//! One policy takes over from another: all dirty pages are reported anew, in the order in which they were written.
 
 use umbrella_units::Nanos;
 

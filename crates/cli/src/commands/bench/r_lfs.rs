@@ -179,7 +179,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         if quiet(Command::new("mountpoint").arg("-q").arg(&self.0)).is_ok_and(|status| status.success()) {
-            // A failure has been told by whoever noticed it.
+            // The code that noticed a failure has reported it.
             let _ = quiet(Command::new("umount").arg("--lazy").arg(&self.0));
         }
     }

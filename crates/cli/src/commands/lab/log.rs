@@ -220,7 +220,7 @@ impl LogArgs {
     }
 }
 
-/// Each input in each store that can keep it going; of the others it is told. Fails when there is none.
+/// Each input in each store that can keep it going; the others are reported. Fails when there is none.
 fn fitting(inputs: &[Arc<LogInput>], setups: &[LogSetup]) -> anyhow::Result<Vec<Cell<LogSetup>>> {
     let mut cells = Vec::new();
     for input in inputs {

@@ -60,7 +60,7 @@ impl Planned {
         self.last_used.extend(turns.map(|(index, _)| (index, to)));
     }
 
-    /// Some of the moves that waited were made: those that still wait are told anew.
+    /// Forgets the planned moves after some of them were made; those that still wait are entered anew.
     pub(super) fn forget_moves(&mut self) {
         self.room.clear();
         self.moves.clear();

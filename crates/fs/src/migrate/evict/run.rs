@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_secs(60);
 const REST_BY_WALK: u32 = 9;
 /// A file system that frees space late is given this time at most.
 const FREES_LATE: Duration = Duration::from_secs(30);
-/// Where `max_move` of heat is used up, it is looked at again after this time.
+/// Where `max_move` of heat is used up, the next look at it comes after this time.
 const SPENT: Duration = Duration::from_secs(600);
 
 /// Result of one round.

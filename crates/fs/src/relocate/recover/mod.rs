@@ -306,7 +306,7 @@ impl<'a> Recovering<'a> {
         }
         self.act()?;
         let removed = match unlinkat(dir, name, AtFlags::empty()) {
-            // Whoever had left a commit alone came to the end of it after all.
+            // A commit that had been left alone came to its end after all.
             Err(Errno::NOENT) => Ok(()),
             removed => removed,
         };

@@ -132,7 +132,7 @@ fn lines(faults: &[(usize, Fault, i32)]) -> [Line; 3] {
     lines
 }
 
-/// What the caller was told is so when the silent branch is back, and after the next mount.
+/// The answer to the caller holds when the silent branch is back, and after the next mount.
 fn told_the_truth(three: &Three, done: &Result<Vec<BranchUuid>, RelocateError>, silent: Option<usize>, case: &str) {
     if let Some(at) = silent {
         let report = three.recover([true; 3], Some(at));

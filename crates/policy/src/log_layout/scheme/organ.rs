@@ -66,7 +66,7 @@ struct Organ {
 }
 
 impl Organ {
-    /// The level of blocks that live so long; its fraction says where in the level.
+    /// The level of blocks with this life; its fraction says where in the level.
     fn level(&self, life: u64) -> f64 {
         let level = libm::log(self.longest / life.max(1) as f64) / libm::log(FACTOR);
         level.clamp(0.0, f64::from(self.levels) - 0.001)

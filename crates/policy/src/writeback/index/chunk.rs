@@ -125,10 +125,10 @@ impl Bits {
     }
 }
 
-/// Finds the longest of runs that are told in order.
+/// Finds the longest of runs that come in order.
 struct Longest {
     best: Stretch,
-    /// The run that is being told.
+    /// The run that is being read.
     open: Stretch,
 }
 
