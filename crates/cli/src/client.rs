@@ -502,7 +502,7 @@ mod tests {
         assert!(matches!(client.ask(&Request::Status), Err(ClientError::Silent { .. })));
     }
 
-    /// A daemon that takes every connection, says nothing of its work, and answers anything else so often.
+    /// A daemon that takes every connection, says nothing of its work, and answers anything else `times` times.
     fn daemon_that_answers(times: usize) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");

@@ -6,7 +6,7 @@
 //! 2. The copies are different files, one name each, of one owner, mode and set of attributes. Nobody has them open.
 //! 3. Compare every byte.
 //! 4. Somebody says yes.
-//! 5. Take a lease on both, so that whoever opens one of them is seen. The attributes are those of step 1, and the
+//! 5. Take a lease on both, so that any open of one of them is noticed. The attributes are those of step 1, and the
 //!    names lead to the same files.
 //! 6. Sync the copy that is kept, and its directory.
 //! 7. Unless a lease was broken, unlink the other and sync its directory.

@@ -124,7 +124,7 @@ impl OptionError {
 /// Options of our own in fstab, which have a value.
 pub(crate) const OURS: [&str; 2] = ["allow-missing=", "log="];
 
-/// The nearest option. Of one with a value the value may be anything.
+/// The nearest option. An option with a value matches whatever its value is.
 fn did_you_mean(option: &str) -> String {
     let name = option.split_inclusive('=').next().unwrap_or(option);
     umbrella_units::did_you_mean(name, TABLE.iter().map(|(name, _)| *name).chain(OURS))

@@ -52,7 +52,7 @@ pub(crate) struct Storage {
     pub(crate) is_mount: bool,
     /// It is on the file system of `/`.
     pub(crate) is_on_root: bool,
-    /// Of the file system.
+    /// Device number of the file system.
     pub(crate) device: u64,
 }
 

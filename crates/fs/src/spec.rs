@@ -270,7 +270,7 @@ pub enum ThresholdChange {
     Keep,
     /// It follows the kernel's thresholds, or the limit, as where none is configured.
     Auto,
-    /// So much.
+    /// This size.
     At(ByteSize),
 }
 

@@ -87,7 +87,7 @@ impl Args {
         ])
     }
 
-    /// Fails when a workload was asked for that is none of these.
+    /// Fails when `--only` names an unknown workload.
     pub(crate) fn check_only(&self, known: &[&str]) -> Result<()> {
         let unknown = self.only.iter().find(|only| !known.contains(&only.as_str()));
         ensure!(

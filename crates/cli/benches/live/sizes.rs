@@ -45,7 +45,7 @@ impl Sizes {
         ByteSize(self.memory().0 * FOREGROUND / 100)
     }
 
-    /// When the kernel writes back, beside whoever orders write-back on the only disk.
+    /// When the kernel writes back, with this orderer of write-back on the only disk.
     pub(crate) fn settings(&self, place: &Place, ordered_by: OrderedBy) -> WriteBackSettings {
         let (expire, every) = (place.real(EXPIRE), place.real(EVERY));
         WriteBackSettings { ordered_by: [ordered_by; 2], limit: self.foreground(), expire, every }

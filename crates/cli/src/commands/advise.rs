@@ -116,7 +116,7 @@ fn memory(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// All that is said of a disk, as `--json` prints it.
+/// The report about a disk, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Report {
     traces: Vec<Simulated>,

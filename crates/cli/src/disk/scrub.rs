@@ -29,7 +29,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 /// The kept record of a disk's scrubs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Record {
-    /// Of the store or pair: another one of the same name begins anew.
+    /// Id of the store or pair: another one of the same name begins anew.
     id: ScrubId,
     /// One that has not come to its end.
     begun: Option<Scrubbing>,

@@ -101,8 +101,7 @@ impl DiskErrors {
         let partition = error.sector.and_then(|sector| self.sysfs.partition_at(&error.device, sector));
         let watched = self.watched.lock();
         let has = |watched: &Watched| {
-            // Arrays and volumes change while they are in use. Of a disk that was pulled out nothing is left to be
-            // found.
+            // Arrays and volumes change while they are in use. A disk that was pulled out can no longer be found.
             let now = self.sysfs.below(watched.dev, watched.source.as_deref(), watched.btrfs.as_deref());
             let stack = if now == Stack::default() { &watched.stack } else { &now };
             stack.has(&error.device, partition.as_deref())

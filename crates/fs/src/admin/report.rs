@@ -22,7 +22,7 @@ use crate::node::{Backing, DataPath, Node, NodeId, path_of};
 use crate::placement::settled_facts;
 use crate::warning::Warning;
 
-/// So few are short from the start.
+/// A limit below this is reported as short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;
 /// How long a status waits for branches to say how much room they have.
 const ROOM_PATIENCE: Duration = Duration::from_millis(500);

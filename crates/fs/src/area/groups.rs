@@ -48,7 +48,7 @@ impl Groups {
                 _ => continue,
             };
             let Some((root, at)) = mounts.lines().find_map(|mount| mounted(mount, names)) else { continue };
-            // Of a group outside of what is mounted here only that can be seen.
+            // Only the part of the group that is mounted here can be seen.
             let below = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
             let inside = below.ancestors().map(|below| at.join(below));
             folders.extend(inside.map(|folder| (folder, names)));
@@ -75,7 +75,7 @@ impl Groups {
     }
 }
 
-/// Of a line of mountinfo: which group is mounted, and where, if it is memory's hierarchy.
+/// Reads a line of mountinfo: which group is mounted, and where, if it is memory's hierarchy.
 fn mounted(line: &str, names: Names) -> Option<(&str, &Path)> {
     let (place, kind) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);

@@ -34,7 +34,7 @@ pub enum NotMounted {
     },
 }
 
-/// What is missing at a directory, if anything is. Of one that cannot be looked at nothing is known.
+/// What is missing at a directory, if anything is. `None` for a directory that cannot be looked at.
 pub fn not_mounted(path: &Path) -> Option<NotMounted> {
     let dir = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     if fs_kind(dir.as_fd()).ok()?.is_mount {

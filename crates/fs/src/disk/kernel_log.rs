@@ -1,10 +1,10 @@
-//! The kernel's log, and which of its lines tell of a disk that fails. Source: printk's
+//! The kernel's log, and which of its lines report a disk that fails. Source: printk's
 //! `Documentation/ABI/testing/dev-kmsg`, and the messages of Linux 3.2 to 6.18 (`blk_print_req_error`,
 //! `buffer_io_error`, and the file systems' own).
 //!
 //! A record is `priority,sequence,time,flags;message`, then lines that begin with a blank. Anybody who may write to
-//! `/dev/kmsg` can write a message, but never as the kernel: its facility is not 0. Of the kernel's own lines only
-//! beginnings are compared, as names of files and processes may stand further on.
+//! `/dev/kmsg` can write a message, but never as the kernel: its facility is not 0. Only the beginnings of the kernel's
+//! own lines are compared, as names of files and processes may stand further on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

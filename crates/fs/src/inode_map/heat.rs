@@ -264,7 +264,7 @@ fn forget_colder_half(shard: &mut FxHashMap<u64, Known>, half_life: Duration, no
     let mut heats: Vec<Opens> = shard.values().map(|known| known.heat.opens(now, half_life)).collect();
     let (_, middle, _) = heats.select_nth_unstable(before / 2);
     let middle = *middle;
-    // Of those that are as warm as the middle one, as many as it takes.
+    // As many as it takes of the files that are as warm as the middle one.
     let mut left = before / 2;
     shard.retain(|_, known| {
         let is_warmer = known.heat.opens(now, half_life) > middle;

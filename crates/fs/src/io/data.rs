@@ -134,8 +134,8 @@ impl Io {
         Ok(done)
     }
 
-    /// Tries again on another branch as long as the present one is full, and where there is none when removed files
-    /// have been closed.
+    /// Tries again on another branch as long as the present one is full. Where there is no other branch, it tries again
+    /// when removed files have been closed.
     fn moving<T>(&self, handle: HandleId, need: u64, call: impl Fn() -> OpResult<T>) -> OpResult<T> {
         let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
         let mut patience = Patience::default();

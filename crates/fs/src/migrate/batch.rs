@@ -42,7 +42,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub(crate) const LARGE: ByteSize = ByteSize(8 << 20);
 /// Inodes that the note of a batch takes while it lasts.
 const INTENT: u64 = 1;
-/// So few files are synced one by one.
+/// Below this number, files are synced one by one.
 const FEW: usize = 4;
 
 /// The branches of a batch, as they are while it lasts.

@@ -117,8 +117,8 @@ pub(crate) struct DirState {
     /// Where its copy was made here, and is perhaps not on the disk yet.
     pub(crate) unsynced: SmallVec<[BranchId; 2]>,
     pub(crate) removed: bool,
-    /// Of a directory that was removed: its last copies. Whoever is in it, or has it open, uses them until the kernel
-    /// forgets the node.
+    /// The last copies of a directory that was removed. A process that is in it, or has it open, uses them until the
+    /// kernel forgets the node.
     pub(crate) kept: SmallVec<[DirAt; 2]>,
     /// Where not every copy has what is shown.
     pub(crate) divergence: Option<Arc<Divergence>>,
@@ -174,8 +174,8 @@ pub(crate) struct FileState {
     pub(crate) token: Option<PassthroughToken>,
     /// Was open in passthrough: a mapping may live on after the last handle is closed.
     pub(crate) was_passthrough: bool,
-    /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times, and
-    /// nobody is told.
+    /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times without
+    /// any report.
     pub(crate) shared_mapping: bool,
     /// The access time before the first handle was opened, where rules ask for it.
     pub(crate) accessed: Option<Timestamp>,

@@ -58,8 +58,9 @@ pub fn copy(
     copy_from_fd(held.as_fd(), temp, abilities, limits)
 }
 
-/// A regular file, as it was seen, and open for reading. Should another one be opened than was seen,
-/// [`Copying::put_access_time_back`] says so after the data. `None`: it is none, or is not opened so.
+/// A regular file as it was seen, and open for reading. If another file was opened than was seen,
+/// [`Copying::put_access_time_back`] reports it after the data. `None`: it is not a regular file, or cannot be opened
+/// so.
 fn open_regular(place: EntryAt<'_>) -> Option<(Seen, OwnedFd)> {
     let seen = look(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
     let flags = READING | OFlags::NOFOLLOW;

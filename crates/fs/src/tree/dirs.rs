@@ -171,8 +171,8 @@ impl Tree {
         Ok(copies.pop().filter(|copy| !copy.online.guarded).map(|copy| (copy, commit)))
     }
 
-    /// As `copies`, without looking for new ones. Of a directory that was removed: those it had, in which there are no
-    /// names.
+    /// As `copies`, without looking for new ones. For a directory that was removed: the copies that it had, in which
+    /// there are no names.
     pub(crate) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<Copies> {
         let known: SmallVec<[DirCopy; 2]> = {
             let state = dir.state.read();

@@ -28,8 +28,8 @@ use crate::tree::dirs::Copies;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, note_change};
 
 impl Tree {
-    /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are
-    /// equal in them afterwards.
+    /// Does the same to every writable copy of a directory. `change` names a change of rights, in which all copies are
+    /// equal afterwards.
     pub(crate) fn change_dir(
         &self,
         node: &Arc<Node>,

@@ -98,8 +98,8 @@ impl Tree {
         }
     }
 
-    /// Of several finds, keeps what users see: all copies of a directory; of files the newest, and the others are
-    /// reported.
+    /// Of several finds, keeps what users see: all copies of a directory; the newest of several files. The other files
+    /// are reported.
     fn settle(&self, parent: &Arc<Node>, name: &OsStr, mut found: Found) -> Found {
         let directories = found.at.iter().filter(|(_, meta)| meta.kind == FileKind::Directory).count();
         if found.at.len() == 1 || directories == found.at.len() {
