@@ -1,9 +1,9 @@
 //! What the mount costs, as ratios to the file system below it: `make bench-fs`, or
 //! `cargo bench -p umbrella --bench fs -- --help`.
 //!
-//! One run gives one table. Each system gets the same fresh ext4 image for each measurement, systems take turns inside
-//! a row (A B C A B C), every ratio compares two neighbours in time, and the table shows the median with the smallest
-//! and largest. All mounts live in a private mount namespace, so that nothing is left behind however the run ends.
+//! One run gives one table. Each system gets the same fresh ext4 image for each measurement, and systems take turns
+//! inside a row (A B C A B C). Every ratio compares two neighbours in time; the table shows the median with the
+//! smallest and largest. All mounts live in a private mount namespace, so nothing is left behind however the run ends.
 
 #[path = "fs/args.rs"]
 mod args;

@@ -1,8 +1,8 @@
 //! Speaks to a daemon, a pool's or a disk's: one request a connection, any number of progress lines, one final answer.
 //!
-//! What comes back is not trusted: lines have a greatest length, anything that is no reply ends the conversation, and
-//! short questions have a deadline. Long work has none: while nothing comes, the daemon is asked from time to time
-//! whether it lives.
+//! Replies are not trusted: lines have a greatest length, anything that is no reply ends the conversation, and short
+//! questions have a deadline. Long work has none: while nothing comes, the client asks the daemon from time to time
+//! whether it is alive.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
@@ -29,7 +29,7 @@ use crate::text::{visible, visible_path};
 const LONGEST_LINE: u64 = 16 << 20;
 /// How long a short question may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After this, who waits is told.
+/// After this time without a reply, the client prints that it waits.
 const LONG: Duration = Duration::from_secs(10);
 
 /// A conversation that failed.
@@ -98,7 +98,7 @@ pub(crate) enum ClientError {
 enum Limit {
     /// For the answer, until then.
     Answer(Instant),
-    /// For the next word, so long.
+    /// For this time without a word.
     Silence(Duration),
     /// As long as the daemon lives.
     Life,
@@ -309,8 +309,8 @@ impl<L: Language> ClientOf<L> {
         !matches!(self.ask(&L::sign_of_life()), Err(ClientError::Silent { .. }))
     }
 
-    /// Reads a line, or what there is of it at the end; of one that is too long a byte more than is allowed. Who waits
-    /// for long is told so, once.
+    /// Reads a line, or the part of it that is there at the end; of a line that is too long, one byte more than is
+    /// allowed. A long wait is reported once.
     fn read_line(
         &self,
         replies: &mut BufReader<UnixStream>,
@@ -360,7 +360,7 @@ impl<L: Language> ClientOf<L> {
         match error.kind() {
             NotFound | ConnectionRefused => ClientError::NotRunning { socket, start: L::START },
             PermissionDenied => ClientError::NotAllowed { socket, owned: L::OWNED },
-            // So many wait for it already that no more are let in.
+            // Too many clients wait for it already.
             WouldBlock => self.silent(None),
             _ => ClientError::Io { socket, source: error },
         }
@@ -502,7 +502,7 @@ mod tests {
         assert!(matches!(client.ask(&Request::Status), Err(ClientError::Silent { .. })));
     }
 
-    /// A daemon that takes every connection, says nothing of its work, and answers anything else so often.
+    /// A daemon that takes every connection, says nothing of its work, and answers anything else `times` times.
     fn daemon_that_answers(times: usize) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");

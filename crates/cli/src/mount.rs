@@ -1,8 +1,8 @@
 //! One mounted pool, from the first look at its directories to the last signal.
 //!
-//! The file system itself is one call, [`umbrella_fs::mount::run`]. Around it: the directories it needs, a thread that
-//! turns signals into requests to the pool's own control socket, and what happens once the mount is ready (mount flags,
-//! word to systemd and to the starter).
+//! The file system itself is one call, [`umbrella_fs::mount::run`]. Around it this module makes the directories that it
+//! needs, and has a thread that turns signals into requests to the pool's own control socket. Once the mount is ready
+//! it sets mount flags, and notifies systemd and the starter.
 
 use std::fs::DirBuilder;
 use std::io;

@@ -124,13 +124,13 @@ impl OptionError {
 /// Options of our own in fstab, which have a value.
 pub(crate) const OURS: [&str; 2] = ["allow-missing=", "log="];
 
-/// The nearest option. Of one with a value the value may be anything.
+/// The nearest option. An option with a value matches whatever its value is.
 fn did_you_mean(option: &str) -> String {
     let name = option.split_inclusive('=').next().unwrap_or(option);
     umbrella_units::did_you_mean(name, TABLE.iter().map(|(name, _)| *name).chain(OURS))
 }
 
-/// All there are, for whoever named another.
+/// All known options, for a message about an unknown one.
 fn known() -> String {
     let such = |wanted: fn(&Meaning) -> bool| {
         let names = TABLE.iter().filter(|(_, meaning)| wanted(meaning)).map(|(name, _)| match name.strip_suffix('-') {

@@ -174,7 +174,7 @@ fn next(random: u64) -> u64 {
     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
 }
 
-/// Writes at random places, so many that a policy has something to order.
+/// Enough writes at random places for a policy to have something to order.
 fn random_writes() -> (TempDir, PathBuf) {
     let mut random = 1_u64;
     trace((0..4000_u64).map(|number| {

@@ -141,7 +141,7 @@ impl BlockDevice for Damaged {
     }
 }
 
-/// Measures a device of 64 MiB of which so many sectors cannot be read. This process holds it open.
+/// Measures a device of 64 MiB with `sectors` sectors that cannot be read. This process holds it open.
 fn with_damage<T>(sectors: u64, measure: impl FnOnce(&Path) -> T) -> T {
     require_root_and_fuse();
     let folder = temp_dir("bench");

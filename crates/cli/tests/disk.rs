@@ -263,7 +263,7 @@ fn what_a_killed_daemon_left_behind_is_cleared_away_by_any_name_of_its_disk() {
     let kill = || {
         let device = house.given(&["attach", config]).trim().to_owned();
         house.write("media", &bytes(7, MIB));
-        // Who uses it keeps it from going with the daemon.
+        // A user of the device keeps it from going with the daemon.
         let used = std::fs::File::open(&device).expect("root may");
         ends(house.signal("media", Signal::KILL));
         (device, used)
@@ -430,12 +430,12 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
     fs::remove_file(house.path("media.flash")).expect("it can be removed");
     house.refused(&["create", config, "--force"], 1, &refused);
     fs::write(house.path("media.flash"), flash).expect("it can be written");
-    // Nor of one that was written to meanwhile; what its message says to do works.
+    // No new pair is made of one that was written to meanwhile either; what its message says to do works.
     let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
     disk.write_all_at(&[7; 512], 0).expect("it can be written");
     house.refused(&["check", config], 1, &["was written to without", "`umbrella disk detach --forget-flash`"]);
     house.refused(&["create", config, "--force"], 1, &refused);
-    // Nor is its flash taken for a disk.
+    // Its flash is not taken for a disk either.
     let new = ["--disk", "media.flash", "--flash", "file:path=new,size=16MiB"];
     let is_flash = ["media.flash is the flash of the hybrid disk"];
     house.refused(&["serve", "--disk", "media.flash", "--daemon"], 1, &is_flash);

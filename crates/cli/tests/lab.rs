@@ -1,5 +1,5 @@
-//! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them: figures that repeat,
-//! errors that say what to do next, and results that no Ctrl-C and no full disk takes away.
+//! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them. Figures repeat, errors
+//! say what to do next, and no Ctrl-C and no full disk takes results away.
 
 #[path = "support/program.rs"]
 mod program;
@@ -847,8 +847,8 @@ fn takes(child: &Child, signal: i32) {
     panic!("the program never caught signal {signal}");
 }
 
-/// Waits until the program has worked for so long: what it has done by then does not depend on what else the machine
-/// does.
+/// Waits until the program has used this much processor time. What it has done by then does not depend on what else the
+/// machine does.
 fn works_for(child: &Child, time: Duration) {
     let ticks_a_second = rustix::param::clock_ticks_per_second();
     let until = Instant::now() + Duration::from_secs(300);

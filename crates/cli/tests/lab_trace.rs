@@ -439,7 +439,7 @@ impl Drop for LoopDisk {
 struct Recorder(Child);
 
 impl Recorder {
-    /// One that may end by itself before it is looked at.
+    /// A recorder that may end by itself before the test looks at it.
     fn spawn(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
         let child = bench_record()
             .arg(&disk.device)

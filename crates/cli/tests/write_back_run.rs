@@ -33,7 +33,7 @@ fn refusal(mut command: Command) -> String {
     said(&output)
 }
 
-/// Whether this kernel can do it. One that cannot must have been told of clearly.
+/// Whether this kernel can do it. If it cannot, the program must have said so clearly.
 fn possible() -> bool {
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     let output = flusher(&disk, run_dir.path(), &["--for", "1ms"]).output().expect("the program starts");

@@ -172,7 +172,7 @@ impl Pool {
         self.admin.close_branches();
     }
 
-    /// Carries out what is asked over the control socket; of an unmount all but that itself.
+    /// Carries out a request over the control socket; of an unmount all but that itself.
     pub(crate) fn answer(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Error> {
         self.admin.answer(request, tell)
     }
@@ -230,14 +230,14 @@ impl Pool {
         self.tree.forget(id, count);
     }
 
-    /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
-    /// returning false, also in the middle of a file: what was copied of it is dropped.
+    /// Walks the tree. `tell` receives each file that moves and, now and then, how far the walk is. It ends the walk by
+    /// returning false, even in the middle of a file: what was copied of that file is dropped.
     pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         self.migrate.enforce(walk, tell)
     }
 
-    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining`
-    /// stays on, over unmounts too, until that is taken back.
+    /// Empties a branch: nothing new goes there, and every file moves to another branch that may hold it.
+    /// `Branch::set_draining` stays on, over unmounts too, until that is taken back.
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         self.migrate.drain(name, tell)
     }

@@ -1,9 +1,9 @@
-//! Branches with a write-back policy: what the pool tells their flushers, and who waits for them.
+//! Branches with a write-back policy: what the pool reports to their flushers, and which callers wait for them.
 //!
 //! A flusher lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change
-//! to a file's pages that passes through the daemon is told after it was made. What goes past it (passthrough, which
-//! such a branch gives to readers, and to writers that come while one reads, and changes behind the mount's back) is
-//! left to the kernel. A branch that may hang has no flusher: its calls run elsewhere.
+//! to a file's pages that passes through the daemon is reported after it was made. The kernel handles changes that
+//! bypass the daemon: passthrough, and changes behind the mount's back. Such a branch gives passthrough to readers, and
+//! to writers that come while one reads. A branch that may hang has no flusher: its calls run elsewhere.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,7 +44,7 @@ struct Flushers {
     chosen: RankedMutex<rank::WriteBackChosen, FxHashMap<BranchId, Option<WriteBackSpec>>>,
     /// Held while that changes: of two at once each would keep what the other replaced.
     changing: RankedMutex<rank::WriteBackChange, ()>,
-    /// Files of which a write-back failed under a flusher that is gone. Who syncs next is told.
+    /// Files whose write-back failed under a flusher that is gone. The next sync reports it.
     failed: RankedMutex<rank::WriteBackFailed, FxHashSet<(BranchId, FileId)>>,
 }
 
@@ -116,8 +116,8 @@ impl Flushers {
     }
 }
 
-/// Makes a copy to a branch, of which the flusher is told while it grows; with `Holds::Nothing` it waits for room like
-/// any writer. A copy that is synced when it is made is clean then.
+/// Makes a copy to a branch, which the flusher follows while it grows. With `Holds::Nothing` it waits for room like any
+/// writer. A copy that is synced when it is made is clean then.
 pub(crate) fn copy_within_limit<T>(
     flusher: Option<Arc<Flusher>>,
     holds: Holds,
@@ -356,14 +356,14 @@ impl WriteBack {
         Ok(())
     }
 
-    /// What a branch's write-back was told to be.
+    /// The write-back that a branch is to have: what was chosen since the mount, else what the configuration says.
     pub(crate) fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
         let branch = self.branches.named(name)?;
         let chosen = self.flushers.chosen.lock().get(&branch.id).cloned();
         Ok(chosen.unwrap_or_else(|| branch.settings().write_back.clone()))
     }
 
-    /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the
+    /// Records what a branch's policy sees and decides, into a new file of at most `most` bytes. Without a file, the
     /// record ends.
     pub(crate) fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
         let branch = self.branches.named(name)?;

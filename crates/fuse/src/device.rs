@@ -44,7 +44,7 @@ pub(crate) struct Device {
 /// What a read brought.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Incoming {
-    /// A request of so many bytes.
+    /// A request, with its number of bytes.
     Request(usize),
     /// Nothing this time.
     Again,

@@ -22,12 +22,12 @@ use crate::request;
 use crate::transport::poke;
 use crate::types::{Errno, Lock, NodeId, RequestId};
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// Which request.
+    /// The request.
     pub id: RequestId,
-    /// User; `u32::MAX` on a mapped mount, but for requests that create.
+    /// User; `u32::MAX` on a mapped mount, except for requests that create.
     pub uid: u32,
     /// Group, likewise.
     pub gid: u32,
@@ -39,7 +39,7 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Whether who asks does not want to wait any longer. Answer with EINTR, if nothing was done yet.
+    /// Whether the caller does not want to wait any longer. Answer with EINTR, if nothing was done yet.
     ///
     /// To miss no interruption, first make the wait known to [`Filesystem::interrupt`], then ask this, then wait.
     pub fn is_interrupted(&self) -> bool {

@@ -216,7 +216,8 @@ impl Unmounter {
         }
     }
 
-    /// Takes a mount that answers nobody any more out of the tree, and ends its connection: who waits gets an error.
+    /// Takes a mount that answers nobody any more out of the tree, and ends its connection: waiting callers get an
+    /// error.
     pub(crate) fn clear(&self) {
         clear(&self.at, self.mount);
         if self.device.is_connected()

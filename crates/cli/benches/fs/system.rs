@@ -90,17 +90,17 @@ impl System {
 pub(crate) enum Rules {
     /// The default branch list alone.
     None,
-    /// So many rules of which none matches: names in a table, extensions and owners.
+    /// This number of rules, none of which matches: names in a table, extensions and owners.
     Unmatched(u32),
     /// Files below 64 KiB belong on the second branch: they wait for their size.
     SmallFiles,
-    /// So many branches in a group with `spread = "most-free"`.
+    /// This number of branches in a group with `spread = "most-free"`.
     MostFree(usize),
-    /// Files belong on the second branch that are warmer than any gets here.
+    /// Files that are warmer than any gets here belong on the second branch.
     Heat,
-    /// Files beyond 8 KiB belong on the second branch, with hysteresis of so many KiB.
+    /// Files beyond 8 KiB belong on the second branch, with this hysteresis.
     BySize {
-        /// 0: none.
+        /// In KiB; 0: none.
         hysteresis_kib: u32,
     },
 }

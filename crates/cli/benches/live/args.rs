@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// A few minutes: says whether everything runs, and roughly how fast
     #[arg(long, global = true)]
     quick: bool,
-    /// So many times as fast as a real disk [default: 1, of scenarios 5; with --quick 4, of scenarios 10]. The faster,
+    /// Speed in multiples of a real disk's [default: 1, of scenarios 5; with --quick 4, of scenarios 10]. The faster,
     /// the more the machine's own time weighs
     #[arg(long, global = true, value_name = "TIMES", value_parser = speed)]
     speed: Option<f64>,
@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Where the disk images lie [default: memory, when there is enough of it, else the temporary folder]
     #[arg(long, global = true, value_name = "DIR")]
     image_dir: Option<PathBuf>,
-    /// Give up on one run after so many seconds
+    /// Number of seconds after which a run is given up
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 600)]
     limit: u64,
     /// Given by cargo
@@ -70,7 +70,7 @@ pub(crate) enum Bench {
 }
 
 impl Args {
-    /// Of a paper whose machine has so much memory.
+    /// For a paper whose machine has this memory.
     pub(crate) fn sizes(&self, full_memory: ByteSize) -> Sizes {
         Sizes { scale: self.scale, full_memory }
     }
@@ -91,7 +91,7 @@ impl Args {
         ])
     }
 
-    /// Fails when a workload was asked for that is none of these.
+    /// Fails when `--only` names an unknown workload.
     pub(crate) fn check_only(&self, known: &[&str]) -> Result<()> {
         let unknown = self.only.iter().find(|only| !known.contains(&only.as_str()));
         ensure!(

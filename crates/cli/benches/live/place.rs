@@ -18,7 +18,7 @@ const MEMORY_FOR_IMAGES: u64 = 8 * GIB;
 pub(crate) struct Place {
     base: TempDir,
     images: TempDir,
-    /// So many times as fast as a real disk.
+    /// Speed in multiples of a real disk's.
     pub(crate) speed: f64,
     /// What the file systems are made for.
     pub(crate) disk_size: ByteSize,
@@ -60,12 +60,12 @@ impl Place {
         self.images.path()
     }
 
-    /// So long the disk would have taken, if it were a real one.
+    /// The time that a real disk would have taken.
     pub(crate) fn of_disk(&self, real: Duration) -> Duration {
         real.mul_f64(self.speed)
     }
 
-    /// So long it is here, what takes the disk that time.
+    /// The time that takes here what takes the disk `of_disk`.
     pub(crate) fn real(&self, of_disk: Duration) -> Duration {
         of_disk.div_f64(self.speed)
     }

@@ -1,8 +1,8 @@
 //! `umbrella advise`: what to set for a disk or a pool, from recorded requests.
 //!
-//! Steps: record or read the requests, make the runs that [`umbrella_lab::advice`] plans on all processors, print what
-//! it judges, and write it to the configuration if that is asked for. All or nothing: a run that is missing could have
-//! been the best.
+//! Steps: record or read the requests, make the runs that [`umbrella_lab::advice`] plans on all processors, and print
+//! what it judges. With `--apply`, write it to the configuration. All or nothing: a run that is missing could have been
+//! the best.
 
 mod apply;
 mod configuration;
@@ -63,7 +63,7 @@ pub(crate) struct AdviseArgs {
     /// Record the disks of this pool first: its mount point, any path inside it, or its configuration. Needs root.
     #[arg(long, value_name = "POOL", conflicts_with = "traces")]
     pool: Option<PathBuf>,
-    /// Record for so long; Ctrl-C ends it early, and advises on what there is.
+    /// Record for this time; Ctrl-C ends it early, and advises on what there is.
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     #[arg(conflicts_with = "traces")]
     time: Duration,
@@ -76,14 +76,14 @@ pub(crate) struct AdviseArgs {
     /// With --apply, do not ask.
     #[arg(long, requires = "apply")]
     yes: bool,
-    /// The disk that is modelled (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends
-    /// in .toml (umbrella bench disk) [default: modern; for a recorded disk without a motor, sata_ssd].
+    /// The disk to model (umbrella lab list disks), or the file of a drive's profile (umbrella bench disk). The name of
+    /// a file has a / or ends in .toml [default: modern; for a recorded disk without a motor, sata_ssd].
     #[arg(long, value_name = "PROFILE", value_parser = one_name)]
     disk: Option<String>,
     /// Memory for file pages that the machine has today; a quarter and four times as much are tried too.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     memory: ByteSize,
-    /// Simulate so many requests of all traces together, the first of each; more take longer.
+    /// Number of requests to simulate, of all traces together, the first of each; more take longer.
     #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = whole(1..=50_000_000))]
     requests: u32,
     /// The same as --requests 20000.
@@ -116,7 +116,7 @@ fn memory(text: &str) -> Result<ByteSize, String> {
     }
 }
 
-/// All that is said of a disk, as `--json` prints it.
+/// The report about a disk, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Report {
     traces: Vec<Simulated>,

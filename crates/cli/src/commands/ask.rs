@@ -22,7 +22,7 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// With `yes` nothing is asked. Without a terminal somebody must have said it.
+    /// With `yes` nothing is asked. Without a terminal `yes` is needed.
     pub(super) fn new(yes: bool, what: &str) -> anyhow::Result<Asker> {
         if !yes && !std::io::stdin().is_terminal() {
             bail!(

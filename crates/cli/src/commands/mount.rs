@@ -142,7 +142,7 @@ impl MountArgs {
     }
 }
 
-/// A daemon that was killed left the paths of its branches covered. A configuration with mistakes is told of later.
+/// A daemon that was killed left the paths of its branches covered. Mistakes in the configuration are reported later.
 fn uncover_what_was_left(config: &Path, at: Option<&Path>) {
     let Ok(config) = config::read(config) else { return };
     let mount = crate::mounts::resolve(at.unwrap_or(&config.spec.mount));

@@ -32,7 +32,7 @@ pub(super) fn read(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
     table(c, when, &hysteresis, 0)
 }
 
-/// The conditions of one table, inside so many others.
+/// The conditions of one table, inside `depth` others.
 fn table(c: &mut Conversion, when: &WhenFile, hysteresis: &Hysteresis, depth: usize) -> Vec<Condition> {
     let mut conditions = Vec::new();
     if let Some(globs) = &when.path {

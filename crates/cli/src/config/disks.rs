@@ -26,7 +26,7 @@ use crate::mounts::{self, Leads};
 use crate::probe::{self, Look, Resolved};
 use crate::text::quoted;
 
-/// Who asks for less, in bytes, means something else.
+/// A smaller number of bytes is most likely a mistake.
 const LEAST_MIN_FREE: u64 = 1 << 20;
 
 /// Looks at every path of the pool; makes the mount point's path canonical.

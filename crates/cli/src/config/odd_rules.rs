@@ -13,7 +13,7 @@ use super::Config;
 use super::notice::{Finding, Notice, Reads, Unnoted};
 use super::seen::Seen;
 
-/// So often at least `relatime` changes the access time of a file that is read.
+/// Longest time after which `relatime` changes the access time of a file that is read.
 const RELATIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Rules on access times, and branches where those are not what the rules take them for.

@@ -1,8 +1,8 @@
 //! Writes into a configuration what `umbrella branch` changed; comments, order and layout of the rest stay.
 //!
 //! The text is changed and checked as any configuration is. A new file beside the old one gets it, with the old one's
-//! mode, owner and extended attributes, and is made durable. Then it takes the old one's place in one step. Of a link,
-//! the file it leads to is replaced.
+//! mode, owner and extended attributes, and is made durable. Then it takes the old one's place in one step. If the
+//! configuration is a link, the file that it leads to is replaced.
 
 mod remove;
 

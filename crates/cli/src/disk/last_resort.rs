@@ -12,7 +12,7 @@ use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::output::reasons;
 
-/// Brings to the disk what is whole of a damaged log; says what is lost.
+/// Brings the undamaged part of a damaged log to the disk; says what is lost.
 pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<Detached> {
     let cache = flash_of(spec)?;
     let (disk, flash) = (half(&spec.disk, Access::ReadWrite)?, half(&cache.flash, Access::ReadWrite)?);

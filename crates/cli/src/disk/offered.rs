@@ -145,7 +145,7 @@ impl Offered {
         Ok(Offered { disk, motor: None, timed, flash, sleepless, hybrid, salvage: None, log: None, spec })
     }
 
-    /// What is whole of a damaged pair.
+    /// The undamaged part of a damaged pair.
     fn only_read(spec: DiskSpec, disk: Part, flash: Part, pair: DamagedPair) -> Offered {
         let motor = disk.motor(&spec.disk).ok();
         Offered {
@@ -253,7 +253,7 @@ impl Offered {
         )
     }
 
-    /// What the figures are made of, but for those of the NBD server.
+    /// The sources of the figures, except those of the NBD server.
     pub(crate) fn sources(&self, here: Traffic) -> Sources {
         let meter = |part: &Part| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
         let flash = self.flash.as_ref().and_then(meter);
@@ -412,7 +412,7 @@ pub(crate) fn create_store(
             Ok(superblock)
         }
         Err(error) => {
-            // Nor is it a hybrid disk then.
+            // Then it does not become a hybrid disk either.
             below.dissolve()?;
             let holds_something = spec.cache.is_some() && matches!(error, log_store::LogStoreError::Occupied { .. });
             let error = anyhow::Error::new(error);

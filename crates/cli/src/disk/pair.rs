@@ -13,7 +13,7 @@ use super::protocol::{AtDetach, Progress};
 use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 
-/// How often somebody who waits for a drain is told how far it is.
+/// Interval between two reports of how far a drain is.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// Whether a hybrid disk outlives its daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Keep
     }
 }
 
-/// Skips what is damaged of a pair, of which it is known what is lost.
+/// Skips the damaged part of a pair whose losses are known.
 pub(super) fn salvage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let pair = DamagedPair::open(disk.half(), flash.half())?;

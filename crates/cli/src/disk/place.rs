@@ -99,7 +99,7 @@ pub(crate) fn control(name: &DiskName) -> PathBuf {
     dir().join(format!("{name}.sock"))
 }
 
-/// Where a disk's NBD clients find it, unless they are told otherwise.
+/// Where a disk's NBD clients find it, unless another place is given.
 pub(crate) fn nbd(name: &DiskName) -> PathBuf {
     dir().join(format!("{name}.nbd"))
 }
@@ -118,8 +118,8 @@ pub(crate) fn is_served(name: &DiskName) -> bool {
     client::is_listening(&control(name))
 }
 
-/// Waits until nobody listens for a disk of that name: a daemon answers just before it ends, and whoever starts one
-/// after that must not take it for one that goes on. Gives up on one that somebody else has started meanwhile.
+/// Waits until nobody listens for a disk of that name. A daemon answers just before it ends, and a process that starts
+/// one after that must not take it for one that goes on. Gives up when somebody else has started one meanwhile.
 pub(crate) fn wait_until_gone(name: &DiskName) {
     let deadline = Instant::now() + FAREWELL;
     while is_served(name) && Instant::now() < deadline {

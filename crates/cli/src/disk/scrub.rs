@@ -21,15 +21,15 @@ use crate::text::count;
 
 /// How often what was done is written down.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// How often who waits is told how far it is.
+/// Interval between two reports of how far a scrub is.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long a thread that waits for the next scrub trusts a monotonic clock.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
-/// What is kept of a disk's scrubs.
+/// The kept record of a disk's scrubs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Record {
-    /// Of the store or pair: another one of the same name begins anew.
+    /// Id of the store or pair: another one of the same name begins anew.
     id: ScrubId,
     /// One that has not come to its end.
     begun: Option<Scrubbing>,

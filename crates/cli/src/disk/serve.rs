@@ -41,7 +41,7 @@ pub(crate) enum Here {
     Attached,
 }
 
-/// Serves until it is told to end.
+/// Serves until a request or a signal ends it.
 pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Option<&Starter>) -> anyhow::Result<()> {
     let name = spec.name.clone();
     let control = Listener::bind(&place::control(&name)).map_err(|error| match error {
@@ -59,7 +59,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now(), scrubs });
     if let Some(Err(gone)) = starter.map(Starter::ready) {
-        // Whoever wanted the disk may only have lost his terminal.
+        // The user who wanted the disk may only have lost their terminal.
         tracing::warn!("the process that started the daemon is gone ({gone}); {name} is served all the same");
     }
     systemd::tell("READY=1");
@@ -123,8 +123,8 @@ fn open(spec: DiskSpec, here: Here, on_damage: OnDamage, end: &Sender<End>) -> a
     Ok(served)
 }
 
-/// Waits for the end, and until the block device is away. While that is in use, whoever asked for a detachment is
-/// refused; after a signal it is tried again and again.
+/// Waits for the end, and until the block device is away. While that is in use, a request to detach it is refused.
+/// After a signal it is tried again and again.
 fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::Result<(End, Served)> {
     let mut leaving = false;
     loop {

@@ -1,4 +1,4 @@
-//! What a disk's daemon does when it is asked.
+//! How a disk's daemon answers requests.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -23,11 +23,11 @@ use super::scrub::Scrubs;
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
 
-/// How often somebody who waits for the end hears that it is under way.
+/// Interval at which a client that waits for the end hears that it is under way.
 const PULSE: Duration = Duration::from_secs(1);
-/// A client that ended a moment ago is still counted: a detachment waits so long for it to hang up.
+/// How long a detachment waits for clients to hang up: one that ended a moment ago is still counted.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// What a request comes to whose client is gone.
+/// The outcome of a request whose client is gone.
 pub(crate) const NOBODY_WAITS: &str = "nobody waits for it any more: it is not done";
 /// Most ranges that a status names.
 const MOST_RANGES: usize = 10_000;
@@ -43,7 +43,7 @@ pub(crate) enum End {
 /// Who asked for a detachment. What nobody waits for any more is not done: it would come when nobody expects it.
 pub(crate) struct Requester(Sender<Word>);
 
-/// What a requester is told.
+/// A message to a requester.
 enum Word {
     /// Asks whether it still waits.
     AreYouThere(Sender<bool>),
@@ -260,7 +260,7 @@ impl DiskService {
             Some(hybrid) => drain(hybrid, tell)?,
             None => ByteSize(0),
         };
-        // What is damaged was found on the way. Whoever holds it keeps the disk from ending.
+        // The damage was found on the way. A user that holds it keeps the disk from ending.
         let at_risk = hybrid.map(|hybrid| hybrid.lost()).unwrap_or_default();
         let (send, words) = channel();
         self.end.send(End::Detach { flash, requester: Requester(send) })?;

@@ -15,8 +15,8 @@ pub(crate) fn items(branches: &[BranchSpec]) -> Vec<Item> {
     let mut items = Vec::new();
     for branch in branches {
         let path = mounts::resolve(&branch.path);
-        // One that does not answer is told of by the check of the configuration. Of one that is hidden only the cover
-        // could be seen.
+        // The check of the configuration reports a branch that does not answer. Of a hidden branch only the cover could
+        // be seen.
         if !mounts::answers(&path, std::time::Duration::from_secs(2)) || is_covered(&path) {
             continue;
         }

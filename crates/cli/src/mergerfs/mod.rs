@@ -1,7 +1,7 @@
 //! Translates a mount of mergerfs into a configuration: an fstab line, a command line, or its options.
 //!
-//! Pure: text in, text out. `input` takes the given text apart, `branches` reads the list of branches, `policies` has
-//! the policies of creating and their spreads, `options` says of every other option what becomes of it.
+//! Pure: text in, text out. `input` takes the given text apart. `branches` reads the list of branches. `policies` has
+//! the policies of creating and their spreads. `options` says for every other option how it is translated.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 

@@ -140,7 +140,7 @@ impl Modules {
         self.0.contains_key(&child)
     }
 
-    /// Who uses whom, a parent's use of its own children left out.
+    /// Which module uses which, without a parent's use of its own children.
     pub(super) fn edges(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (name, module) in &self.0 {

@@ -1,4 +1,5 @@
-//! Flash that is damaged or lost: what is whole is had, what is lost is named, and nothing is given up unless told to.
+//! Flash that is damaged or lost. Undamaged data can be read, lost data is named, and nothing is given up without a
+//! command.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -9,8 +10,7 @@ use serde_json::Value;
 use super::support::{MIB, bytes};
 use super::{House, ends, first};
 
-/// A disk that sleeps, not served, with so many random bytes that only its flash has; they begin at 1 MiB + 4 KiB of
-/// the flash.
+/// A disk that sleeps, not served, whose `data` only its flash has; it begins at 1 MiB + 4 KiB of the flash.
 fn asleep_with(house: &House, data: &[u8]) -> String {
     let config = house.asleep();
     house.write("media", data);

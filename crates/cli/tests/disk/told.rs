@@ -1,4 +1,4 @@
-//! Hybrid disks in memory, and what is told of a flash that is not empty.
+//! Hybrid disks in memory, and messages about a flash that is not empty.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What a branch makes after its caller was told that it failed: it hides nothing that was made elsewhere meanwhile.
+//! Files that a branch makes after its caller has got an error: they hide nothing that was made elsewhere meanwhile.
 
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::{self, Write};

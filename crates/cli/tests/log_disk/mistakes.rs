@@ -476,7 +476,7 @@ fn a_store_that_fills_its_disk_is_not_made_half_of_a_hybrid_disk() {
     house.given(&["serve", &log, "--daemon"]);
     assert!(house.read("log", MIB as usize) == bytes(3, MIB));
     house.given(&["detach", "log", "--dissolve"]);
-    // Whoever wants a new one says so.
+    // A new one is made with `--force` only.
     grow(64 * MIB);
     house.given(&["create", &log, "--force"]);
     house.given(&["check", &log]);

@@ -458,8 +458,8 @@ fn changes_behind_the_mount_are_seen_when_nothing_may_be_cached() {
     fs::write(pool.join("dir/made"), "x").expect("a directory that vanished from a branch is made again");
 }
 
-/// A copy of a directory that has another name than the others, because its branch was away while they were renamed, is
-/// a directory of its own: removing one must not touch the other.
+/// A copy of a directory may have another name than the others, because its branch was away while they were renamed. It
+/// is then a directory of its own: removing one must not touch the other.
 #[test]
 fn copies_of_a_directory_that_have_different_names_are_different_directories() {
     let (disks, builder) = disks(["a", "b"]);

@@ -12,7 +12,7 @@ use crate::support::disk::Disk;
 use crate::support::pool::Pool;
 use crate::support::{MIB, bytes, eventually, run};
 
-/// While it lives, a daemon may open only so many more.
+/// While it lives, a daemon may open only a few more files.
 struct Few<'a> {
     pool: &'a Pool,
     before: usize,
@@ -73,8 +73,8 @@ fn tree(a: &Disk, b: &Disk) {
     fs::write(a.join("z"), "new").unwrap();
 }
 
-/// Does something with a pool whose daemon may open only so many more, and says what was seen; then looks with all it
-/// needs.
+/// Does something with a pool whose daemon may open only `more` more files, and reports what it saw. Then looks with as
+/// many as it needs.
 fn with_few(more: usize, work: impl Fn(&Pool) -> Result<(), String>, look: impl Fn(&Pool, bool, &[&Disk; 2])) {
     let (a, b) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB));
     tree(&a, &b);

@@ -136,7 +136,7 @@ fn a_change_through_the_pool_makes_all_copies_what_is_shown_with_that_change() {
     assert!(attribute(&pool.join("setfacl"), DEFAULT_ACL).is_some());
     assert_eq!(attribute(&b.join("chmod"), "user.own").unwrap(), b"b", "other attributes stay");
     assert!(!pool.status().warnings.iter().any(|warning| warning.contains("repair --equalise")));
-    // Nor does the next mount find anything.
+    // The next mount does not find anything either.
     let mut pool = pool;
     pool.remount();
     assert_eq!(look(&pool.join("chown")), (1000, 0, 0o755));

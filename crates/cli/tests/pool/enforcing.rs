@@ -505,7 +505,7 @@ fn of_two_files_of_one_name_the_enforcer_judges_the_one_that_users_see() {
     assert_eq!(pool.found_on("file"), ["warm", "cold"], "neither is touched");
 }
 
-/// Sets both times so many days back.
+/// Sets both times `days` days back.
 fn set_days_ago(path: &std::path::Path, days: u64) {
     let then = std::time::SystemTime::now() - Duration::from_secs(days * 86_400);
     let times = fs::FileTimes::new().set_accessed(then).set_modified(then);

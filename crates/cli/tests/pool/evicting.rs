@@ -44,7 +44,7 @@ fn used(disk: &Disk) -> f64 {
     100.0 - space.f_bavail as f64 * 100.0 / space.f_blocks as f64
 }
 
-/// A file of so many days, and its number.
+/// Writes a file that is `days` days old.
 fn aged(pool: &Pool, name: &str, seed: u64, len: u64, days: i64) {
     fs::write(pool.join(name), bytes(seed, len)).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;

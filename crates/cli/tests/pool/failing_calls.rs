@@ -89,7 +89,7 @@ fn a_file_whose_move_failed_has_not_moved() {
     assert!(fs::read(pool.join("file")).unwrap() == content);
 }
 
-/// Whoever may not keep set-id bits must not write while they cannot be taken away.
+/// A process that may not keep set-id bits must not write while they cannot be taken away.
 #[test]
 fn a_copy_into_a_program_that_cannot_lose_its_set_id_bits_fails_and_copies_nothing() {
     let (a, b) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));

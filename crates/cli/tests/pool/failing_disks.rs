@@ -1,4 +1,4 @@
-//! Disks that fail: the branch is called failing, whoever met the error, and no other is.
+//! Disks that fail: the branch is called failing, wherever the error was met, and no other branch is.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

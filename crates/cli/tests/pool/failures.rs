@@ -99,7 +99,7 @@ fn files_open_on_a_vanished_branch_fail_cleanly_and_the_pool_lives() {
     let open = fs::File::options().read(true).write(true).open(two.join("on.b")).unwrap();
     two.b.vanish();
     wait_until(&two, "b", false);
-    // The kernel keeps the lazily unmounted file system alive for who has it open: either answer is right.
+    // The kernel keeps the lazily unmounted file system alive for processes that have it open: either answer is right.
     let _ = std::os::unix::fs::FileExt::write_all_at(&open, b"x", 0);
     drop(open);
     fs::write(two.join("still"), "x").unwrap();
@@ -339,7 +339,7 @@ fn directories_that_changed_names_while_a_branch_was_away_stay_apart_when_it_ret
     }
     let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(pool.join(path)).unwrap());
     let numbers = ["one", "two", "old"].map(inode);
-    // Who is held keeps its number; what nobody remembers may take that of the copy that returns.
+    // A directory that is held keeps its number; one that nobody remembers may take that of the copy that returns.
     let _held = ["one", "two", "old"].map(|dir| fs::File::open(pool.join(dir)).unwrap());
     b.vanish();
     wait_until(&pool, "b", false);

@@ -309,7 +309,7 @@ fn an_acl_that_changed_elsewhere_does_not_come_back_on_xfs() {
         pool.expect_on("xfs", format!("{between}.xfs"));
         assert_eq!(acl(&on_xfs), given);
         assert_eq!(acl(&pool.on("xfs", format!("{between}.xfs"))), given);
-        // Nor is it seen, read or set by its other name through the pool.
+        // It is not seen, read or set by its other name through the pool either.
         assert!(!attribute_names(&on_xfs).iter().any(|name| name.contains("SGI")));
         let other = "trusted.SGI_ACL_FILE";
         assert_eq!(rustix::fs::getxattr(&on_xfs, other, &mut [0; 64][..]), Err(Errno::NODATA));

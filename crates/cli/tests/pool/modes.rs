@@ -1,4 +1,4 @@
-//! Branches that take no new files, and branches that may have only so many.
+//! Branches that take no new files, and branches with a limit on the number of files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -54,7 +54,7 @@ impl Traced {
         operations.filter(waits).map(str::to_owned).collect()
     }
 
-    /// A directory of so many files, of which the kernel knows nothing yet.
+    /// A directory of `files` files of which the kernel knows nothing yet.
     fn unknown_directory(&mut self, files: usize) -> PathBuf {
         let dir = self.pool.join("dir");
         fs::create_dir(&dir).unwrap();

@@ -419,7 +419,7 @@ fn a_staged_file_that_replaces_one_on_a_branch_is_on_its_way_to_the_disk() {
     assert_eq!(fs::read(pool.on("only", "file")).unwrap(), vec![2; 100 << 10]);
 }
 
-/// What is remembered of an exchange must not be in memory that loses it, while the exchange is on disks.
+/// The record of an exchange must not be in memory that loses it, while the exchange is on disks.
 #[test]
 fn a_staged_file_that_changes_names_with_a_directory_leaves_first() {
     let pool = staged(LONG);

@@ -111,7 +111,7 @@ fn who_meets_what_a_killed_daemon_left_is_told_of_the_staged_files() {
     assert!(of_one.contains("is gone and left a dead mount"), "{of_one}");
     let unmounted = pool.umbrella(["unmount"]);
     assert!(unmounted.status.success(), "{}", text(&unmounted));
-    // What is said of one pool names its own memory, and no other's.
+    // Messages about one pool name its own memory, and no other's.
     for said in [&of_one, &text(&unmounted)] {
         assert!(areas_told(said, &pool) && !areas_told(said, &other), "{said}");
         assert!(said.contains("before the machine is switched off"), "{said}");

@@ -1,4 +1,4 @@
-//! What people are told: of mistakes that are easily made, and of what goes on.
+//! Messages to people: about mistakes that are easily made, and about what goes on.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -53,7 +53,7 @@ impl Disk {
         Self::memory(format!("size={size},nr_inodes={inodes},mode=755"))
     }
 
-    /// Makes a tmpfs so large that it has room for so much more, at once.
+    /// Makes a tmpfs large enough to have room for `more` bytes more, at once.
     pub fn has_room_for(&self, more: u64) {
         let resize = || {
             let space = rustix::fs::statvfs(self.path()).unwrap();

@@ -10,7 +10,7 @@ use crate::placement::{ActiveRules, Views};
 
 /// A level is noticed in this time.
 const EVERY: Duration = Duration::from_secs(5);
-/// When nobody has used the tree for so long, levels are not looked at until somebody does.
+/// After this time without any use of the tree, levels are not looked at until somebody uses it.
 const REST: Duration = Duration::from_secs(60);
 /// Longer than any wait.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,4 +1,4 @@
-//! What a pool is asked over its control socket: which room answers.
+//! Requests to a pool over its control socket: which part of the pool answers each.
 
 use crate::admin::{Admin, Equalise, Reloaded};
 use crate::control::protocol::{Answer, Progress, Request};

@@ -1,7 +1,7 @@
 //! The place where staged files lie: a tmpfs that the mount makes, or a folder on memory that keeps its contents.
 //!
-//! The tree begins one level below, so that whoever can reach the path cannot look around in it: the level above is
-//! root's alone, and the tree's own root has the attributes that users see.
+//! The tree begins one level below the path, so a process that can reach the path cannot look around in it. Only root
+//! can enter the level above. The tree's own root has the attributes that users see.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -153,7 +153,7 @@ pub(crate) fn end(area: &Area, state: &StateDir) {
             let _leftover = std::fs::remove_dir(base);
         }
     } else if area.intake == Intake::Nothing {
-        // What is left of it: no file, as the caller has seen.
+        // No files are left in it; the caller has checked.
         let _leftover = std::fs::remove_dir_all(base);
         forget(state);
     }

@@ -18,7 +18,7 @@ pub(crate) struct Branches {
     context: Arc<Context>,
     /// By id; a removed branch stays as a tombstone, so that ids are never reused.
     pub(crate) list: ArcSwap<Vec<Arc<Branch>>>,
-    /// One change of the branches at a time; by branch the epoch that the tree has been told of.
+    /// Held during a change of the branches. By branch the epoch that the tree knows.
     pub(crate) told: RankedMutex<rank::Branches, Vec<Option<u64>>>,
     /// Counts changes of which branches are online.
     pub(crate) topology: AtomicU64,
@@ -94,7 +94,7 @@ impl Branches {
             && self.list.load().iter().any(|branch| !branch.spec.name.is_empty() && branch.in_use().is_none())
     }
 
-    /// Somebody uses the tree: its branches are asked as often as the configuration says.
+    /// Notes that somebody uses the tree: its branches are checked as often as the configuration says.
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed) {
             self.attention.call();

@@ -43,7 +43,7 @@ pub(super) struct Plan {
     /// Shared with the branch, its earlier lives and other plans of it.
     pub(super) lives: Arc<()>,
     pub(super) threads: Threads,
-    /// How long to wait for whoever has the branch to let go of it.
+    /// How long to wait for another holder of the branch to let go of it.
     pub(super) patience: Duration,
     pub(super) access_times: AccessTimes,
     /// The pool does not want it any more.
@@ -343,9 +343,9 @@ impl Plan {
 
     /// Keeps a second daemon away. Our own previous life may still hold the lock.
     ///
-    /// A daemon that was killed has the lock until the last of its threads is gone, and so has what any process
-    /// started, until it runs (the child has all descriptors up to `execve`). So a lock is waited for before it is
-    /// believed: to go on without the branch would hide its files.
+    /// A killed daemon holds the lock until its last thread is gone. So does any process that it started, until that
+    /// process runs: the child has all descriptors up to `execve`. So a lock is waited for before it is believed: to go
+    /// on without the branch would hide its files.
     fn lock(&self, dir: &BranchFd) -> Result<(), BranchError> {
         let until = Instant::now() + self.patience;
         let mut last = false;

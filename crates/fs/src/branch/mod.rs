@@ -1,8 +1,8 @@
 //! A branch: a directory on some file system that holds a part of the tree.
 //!
-//! What a branch does here: say who it is (a marker in `.umbrella/branch.json`, and the memory of the pool outside of
-//! it), whether it lives, how much room it has, what its file system can keep, and run calls that may hang away from
-//! those who wait for them.
+//! A branch knows its identity (a marker in `.umbrella/branch.json`, and the memory of the pool outside of it). It
+//! knows whether it is alive, how much room it has, and what its file system can keep. It runs calls that may hang on
+//! other threads than those of the callers that wait for them.
 //!
 //! A branch is online while it has an [`Online`]. Whatever begins with an `Arc<Online>` may end with it, also when it
 //! went offline meanwhile.
@@ -253,8 +253,8 @@ impl Branch {
         self.online.load().is_some()
     }
 
-    /// As [`Branch::online`], once the pool has taken the branch in: until then what a crash left half done on it is
-    /// not put right, and its directories may be older than those of the others.
+    /// As [`Branch::online`], once the pool has taken the branch in. Before that, what a crash left half done on it is
+    /// not put right, and its directories may be older than those of the other branches.
     pub fn in_use(&self) -> Option<Arc<Online>> {
         self.online().filter(|online| self.taken_in.load(Ordering::Acquire) == online.epoch)
     }
@@ -344,10 +344,10 @@ impl Branch {
         self.always_guarded.store(guarded, Ordering::Relaxed);
     }
 
-    /// Runs file-system calls for this branch. On a local file system: here and now. On a guarded one: on a thread of
-    /// the branch, for at most the timeout; then the branch goes offline and the answer is ETIMEDOUT, though what
-    /// `call` does may still happen. [`OFFLINE`] when the branch is offline, or goes offline for another reason
-    /// meanwhile.
+    /// Runs file-system calls for this branch. On a local file system they run at once, on the caller's thread. On a
+    /// guarded one they run on a thread of the branch, for at most the timeout. When that passes, the branch goes
+    /// offline and the answer is ETIMEDOUT, though `call` may still take effect. The answer is [`OFFLINE`] when the
+    /// branch is offline, or goes offline for another reason meanwhile.
     ///
     /// `call` must speak to this branch only: another branch's errors, and its slowness, would count as this one's.
     pub fn io<T: Send + 'static>(
@@ -485,8 +485,8 @@ impl Branch {
         self.taken_in.load(Ordering::Acquire) != NEVER && !self.is_online()
     }
 
-    /// Online, or why not and since when. It is called offline once the kernel has forgotten what it keeps of the tree:
-    /// whoever hears of it sees a tree without the branch.
+    /// Online, or why not and since when. It is reported as offline once the kernel has forgotten what it keeps of the
+    /// tree. From then on every user sees a tree without the branch.
     pub fn branch_state(&self) -> BranchState {
         if self.is_online() || self.is_leaving() {
             return BranchState::Online;

@@ -1,6 +1,6 @@
 //! The kernel's side: FUSE requests to operations of the pool and back. The only place that knows FUSE, and the only
-//! map from errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told, and who
-//! uses it.
+//! map from errors to errno. Holds no state of its own except how long the kernel may keep answers, and which threads
+//! use attributes.
 
 mod answer;
 mod attribute_use;
@@ -38,8 +38,8 @@ pub(crate) use trace::RequestTrace;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
-/// Reads ahead and asynchronous ones that the kernel sends before it holds back the others: those that wait for a file
-/// on its way to another branch must not use that up.
+/// Number of read-aheads and asynchronous reads that the kernel sends before it holds back others. Requests that wait
+/// for a file on its way to another branch must not use that up.
 const MOST_IN_BACKGROUND: u16 = 1024;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
@@ -56,7 +56,7 @@ pub(crate) struct Fuse {
     /// The longest time for which absent names are kept.
     most_negative_ttl: Duration,
     attribute_use: AttributeUse,
-    /// What a file without an SELinux label is answered.
+    /// The answer for a file without an SELinux label.
     no_label: Errno,
 }
 
@@ -71,14 +71,14 @@ impl Fuse {
         }
     }
 
-    /// How long the kernel may keep what it is told.
+    /// How long the kernel may keep an answer.
     fn ttl(&self) -> Duration {
         self.pool.context().settings().cache_timeout
     }
 }
 
-/// Without SELinux nobody makes or reads labels: a program that is told so asks once, and not of each file. With it the
-/// kernel wants to know that there is none.
+/// Without SELinux nobody makes or reads labels. With this answer a program asks once, and not for each file. With
+/// SELinux the kernel wants to know that there is no label.
 fn no_label() -> Errno {
     let known = std::fs::read_to_string("/proc/filesystems");
     if known.is_ok_and(|known| !known.contains("selinuxfs")) { Errno::EOPNOTSUPP } else { Errno::ENODATA }

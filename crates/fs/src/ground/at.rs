@@ -1,6 +1,6 @@
-//! File-system calls by descriptor and name, on one branch. No call follows a symbolic link; calls on guarded branches
-//! (network, FUSE) run on the branch's own workers, and their descriptors are closed on its closer, so that a hung
-//! branch cannot hang the caller for long.
+//! File-system calls by descriptor and name, on one branch. No call follows a symbolic link. A hung branch cannot hang
+//! the caller for long: calls on guarded branches (network, FUSE) run on the branch's own workers, and its closer
+//! closes their descriptors.
 
 use std::cell::Cell;
 use std::ffi::{CString, OsStr, OsString};

@@ -1,7 +1,7 @@
-//! What the kernel caches of attributes stays true: whoever changes one on a branch says why it does.
+//! Keeps attributes that the kernel caches true: every change of one on a branch says why the cache stays right.
 
 /// Why no attribute that the kernel caches is wrong after one was changed on a branch. Every call that changes one
-/// takes it, so that nobody forgets.
+/// takes it, so that none forgets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KernelCache(());
 

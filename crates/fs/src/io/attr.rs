@@ -1,7 +1,10 @@
 //! Changes of attributes, and extended attributes. A directory's are changed on all its copies.
 //!
-//! System calls on a file: a change of attributes 4; an extended attribute read or set 3 (open, look, do it), and 1 to
-//! read it of a file that is open.
+//! System calls on a file:
+//!
+//! - a change of attributes: 4
+//! - an extended attribute read or set: 3 (open, look, do it)
+//! - an extended attribute read from a file that is open: 1
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -101,8 +104,8 @@ impl Change {
     }
 }
 
-/// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system
-/// keeps so much.
+/// Most bytes of an extended attribute of a file in the staging area, and of all their names: every file system keeps
+/// this much.
 const STAGED_VALUE: usize = 256;
 const STAGED_NAMES: usize = 32;
 
@@ -173,9 +176,10 @@ impl Io {
         Ok(())
     }
 
-    /// Linux asks for nothing in two cases: somebody is about to write to a file that may not keep its set-id bits; or
-    /// chown(2) names neither an owner nor a group. That takes the bits as well, but only the owner and root may do it.
-    /// Only the first of the caller's groups is known; whoever may be of another group counts as not of the file's.
+    /// Linux sends an empty change in two cases. Somebody is about to write to a file that may not keep its set-id
+    /// bits; or chown(2) names neither an owner nor a group. The second takes the bits as well, but only the owner and
+    /// root may do it. Only the first of the caller's groups is known, so a caller who may be of another group counts
+    /// as outside the file's group.
     fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, asker: Asker) -> OpResult<()> {
         let is_written = state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer);
         if is_written && asker.may_write(node.ino.0) {

@@ -44,7 +44,7 @@ pub(crate) enum Effect {
 }
 
 impl Io {
-    /// Contents of a file were changed: whoever has to know of it is told here, and nowhere else.
+    /// After a change of a file's contents: informs everything that has to know of it, here and nowhere else.
     pub(crate) fn after_write(&self, node: &Node, file: &FileAt, effect: Effect) {
         let branch = file.branch.id;
         match effect {
@@ -134,8 +134,8 @@ impl Io {
         Ok(done)
     }
 
-    /// Tries again on another branch as long as the present one is full, and where there is none when removed files
-    /// have been closed.
+    /// Tries again on another branch as long as the present one is full. Where there is no other branch, it tries again
+    /// when removed files have been closed.
     fn moving<T>(&self, handle: HandleId, need: u64, call: impl Fn() -> OpResult<T>) -> OpResult<T> {
         let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
         let mut patience = Patience::default();
@@ -319,7 +319,7 @@ impl Io {
                 continue;
             }
             seen.push(online.dev);
-            // Who asks wants to see what was just written.
+            // The caller wants to see what was just written.
             branch.invalidate_space();
             let space = branch.space();
             sum.total = sum.total.saturating_add(space.total.0);

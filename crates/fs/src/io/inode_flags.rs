@@ -107,7 +107,7 @@ impl Io {
                 Err(error) => {
                     for (copy, before) in had {
                         let put_back = put_back.clone();
-                        // What fails here is told by the error that stands.
+                        // The error that is returned covers a failure here.
                         let _told = copy.change_inode(move |file| put_back(file, before));
                     }
                     return Err(error);

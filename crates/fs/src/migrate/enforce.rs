@@ -96,8 +96,8 @@ struct Walker<'a> {
 }
 
 impl Migrations {
-    /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
-    /// returning false, also in the middle of a file: what was copied of it is dropped.
+    /// Walks the tree. `tell` receives each file that moves and, now and then, how far the walk is. It ends the walk by
+    /// returning false, even in the middle of a file: what was copied of that file is dropped.
     pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &Part::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {

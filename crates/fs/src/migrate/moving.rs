@@ -74,8 +74,8 @@ pub(crate) struct Pace<'a> {
     pub(crate) alive: Option<&'a dyn Fn()>,
     /// The move's turn on its disks; during it, the move yields to other users of the disks.
     pub(crate) turn: Option<&'a DiskTurn<'a>>,
-    /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs;
-    /// `None`: as long as it takes.
+    /// How long to wait for the locks of directories, whose holder may wait for a branch that hangs; `None`: as long as
+    /// it takes.
     pub(crate) patience: Option<Duration>,
 }
 

@@ -1,5 +1,4 @@
-//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with everybody who has
-//! it open.
+//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with all open handles.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

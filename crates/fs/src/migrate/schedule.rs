@@ -132,7 +132,7 @@ pub(super) fn next_change(hours: &Schedule) -> i64 {
     changes.flatten().filter(|change| *change > now).min().unwrap_or(now + DAY)
 }
 
-/// The second in which a minute of the day begins, so many days after today. Days are not equally long.
+/// The second in which a minute of the day begins, `days` days after today. Days are not equally long.
 fn at_minute(now: i64, minute: u16, days: i32) -> Option<i64> {
     let mut local = local_time(now)?;
     local.tm_mday += days;

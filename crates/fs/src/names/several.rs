@@ -186,7 +186,7 @@ fn spot(dir: &DirAt, end: &RenameSide<'_>) -> Spot {
     Spot { dir: Arc::clone(&dir.fd) as Directory, name: end.name.to_owned() }
 }
 
-/// Those that may hang last: what is left of a change, when one does, is on that alone.
+/// Branches that may hang come last: if one hangs, the rest of the change concerns only that branch.
 fn in_order<T>(places: &[T], dir: impl Fn(&T) -> &DirAt) -> impl Iterator<Item = &T> {
     let (guarded, local): (Vec<_>, Vec<_>) = places.iter().partition(|place| dir(place).online.guarded);
     local.into_iter().chain(guarded)

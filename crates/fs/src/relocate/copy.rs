@@ -21,9 +21,9 @@ use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateEr
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
-/// Of so many bytes at most, a file without holes is read and written as it is.
+/// Largest size at which a file without holes is read and written as it is.
 const SMALL: u64 = 64 << 10;
-/// Files of so many bytes are on their way to the disk while the others of a batch are copied.
+/// Smallest size at which a file of a batch is sent to the disk while the others are copied.
 const WRITTEN_EARLY: u64 = 128 << 10;
 /// Seconds by which file systems round times at most.
 const ROUNDING: u64 = 2;
@@ -58,8 +58,9 @@ pub fn copy(
     copy_from_fd(held.as_fd(), temp, abilities, limits)
 }
 
-/// A regular file, as it was seen, and open for reading. Should another one be opened than was seen,
-/// [`Copying::put_access_time_back`] says so after the data. `None`: it is none, or is not opened so.
+/// A regular file as it was seen, and open for reading. If another file was opened than was seen,
+/// [`Copying::put_access_time_back`] reports it after the data. `None`: it is not a regular file, or cannot be opened
+/// so.
 fn open_regular(place: EntryAt<'_>) -> Option<(Seen, OwnedFd)> {
     let seen = look(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
     let flags = READING | OFlags::NOFOLLOW;
@@ -273,8 +274,8 @@ impl<'a> Copying<'a> {
         if now.print != self.seen.print {
             return Err(RelocateError::Changed);
         }
-        // On a branch that is read-only or somebody else's it stays as it is. Who changes the file just now has it as
-        // they want it.
+        // On a branch that is read-only or somebody else's it stays as it is. If a user changes the file just now, it
+        // has the time that they want.
         if now.atime != self.seen.atime
             && !self.limits.cancelled()
             && attrs::set_access_time(self.source, &self.seen).is_ok()
@@ -400,8 +401,8 @@ impl<'a> Copying<'a> {
         Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512) >= self.seen.print.size)
     }
 
-    /// Whoever reserved room for all of a file (`fallocate`) keeps it. What is reserved of a file with holes, or beyond
-    /// its end, is not known.
+    /// Keeps the reservation of a file that has room for all of its contents (`fallocate`). What is reserved in a file
+    /// with holes, or beyond its end, cannot be known.
     fn reserve(&self, output: BorrowedFd<'_>) -> Result<(), RelocateError> {
         if self.has_room_for_all(output)? {
             return Ok(());

@@ -1,9 +1,15 @@
 //! Directories that look the same on every branch.
 //!
-//! One is made so: 1. mkdir with mode 0700, in `tmp/` or in place; 2. owner, attributes, ACLs, mode, times; 3. from
-//! `tmp/` only: rename to its name, which replaces nothing; 4. durably only: fsync of the new directory, then of the
-//! one that has its name. A move has step 4 done where nobody waits for it. A crash before step 3 leaves a directory in
-//! `tmp/`, which recovery removes; made in place, one that a repetition finishes.
+//! Steps to make one:
+//!
+//! 1. mkdir with mode 0700, in `tmp/` or in place.
+//! 2. Set owner, attributes, ACLs, mode and times.
+//! 3. From `tmp/` only: rename it to its name, which replaces nothing.
+//! 4. Durably only: fsync the new directory, then the one that has its name. A move leaves step 4 to where nobody waits
+//!    for it.
+//!
+//! A crash before step 3 leaves a directory in `tmp/`, which recovery removes. A directory that was made in place is
+//! finished by a repetition.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

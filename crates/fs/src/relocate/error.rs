@@ -181,8 +181,8 @@ pub enum RelocateError {
         /// Why.
         errno: Errno,
     },
-    /// Whoever waited for a move gave up before the source was touched; what was begun is taken back, if need be by the
-    /// next recovery.
+    /// The caller that waited for a move gave up before the source was touched. The steps so far are taken back, if
+    /// need be by the next recovery.
     #[error("a branch did not answer in time; the file stays where it is")]
     GivenUp,
     /// An intent too long to write.

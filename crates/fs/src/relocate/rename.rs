@@ -1,15 +1,31 @@
 //! Renames that touch more than one branch, each as one operation.
 //!
-//! A directory: 1. check every branch; then as in `names`: 2. intent; 3. rename on one branch after the other; 4. fsync
-//! all parents; 5. remove the intent. Recovery goes on if any branch has been renamed, else it drops the intent.
+//! A directory:
 //!
-//! A file over a file of another branch: 1. fsync of the file, or a power loss could leave neither's contents; 2.
-//! intent; 3. rename;
-//! 4. fsync both parents; 5. unlink the old file; 6. fsync its parent; 7. remove the intent. Recovery unlinks the old
-//! file if the rename happened, else it drops the intent. Where the branch of the old file does not say whether it is
-//! gone, an intent takes the place of the first that says that it is to go. Where the other branch does not say whether
-//! it has renamed, durably, the call fails, and the old file goes on as the one of that name; an intent takes the place
-//! of the first that says that the rename is taken back.
+//! 1. Check every branch; then as in `names`:
+//! 2. Write the intent.
+//! 3. Rename on one branch after the other.
+//! 4. fsync all parents.
+//! 5. Remove the intent.
+//!
+//! Recovery goes on if any branch has been renamed, else it drops the intent.
+//!
+//! A file over a file of another branch:
+//!
+//! 1. fsync the file, or a power loss could leave neither's contents.
+//! 2. Write the intent.
+//! 3. Rename.
+//! 4. fsync both parents.
+//! 5. Unlink the old file.
+//! 6. fsync its parent.
+//! 7. Remove the intent.
+//!
+//! Recovery unlinks the old file if the rename happened, else it drops the intent.
+//!
+//! - If the branch of the old file does not say whether it is gone, an intent to remove it takes the place of the
+//!   first.
+//! - If the other branch does not say whether it has renamed, durably, the call fails, and the old file keeps the name.
+//!   An intent to take the rename back takes the place of the first.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;

@@ -1,9 +1,13 @@
 //! How files leave the staging area.
 //!
-//! Steps of one file (`leave_staging`): 1. its `io` lock, exclusively: reads and writes wait; 2. its rule is asked,
-//! with the size and the attributes that it has now; 3. it moves there as any file does (see `transfer`), under
-//! everybody who has it open. Nothing is synced on the way out of volatile memory, only begun to be written; who asked
-//! for more syncs afterwards what has moved.
+//! Steps of one file (`leave_staging`):
+//!
+//! 1. Take its `io` lock, exclusively: reads and writes wait.
+//! 2. Evaluate its rule, with its present size and attributes.
+//! 3. Move it there as any file moves (see `transfer`), while it stays open.
+//!
+//! On the way out of volatile memory nothing is synced, only begun to be written. A caller that asked for more syncs
+//! the moved files afterwards.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -44,8 +48,7 @@ const NEXT_RETRY: Duration = Duration::from_millis(10);
 /// How long files that are busy for a moment are tried again at the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a worker waits for locks of a file and of directories: somebody may hold one who waits for a branch that
-/// hangs.
+/// How long a worker waits for locks of a file and of directories. A holder may wait for a branch that hangs.
 const LOCK_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How far somebody goes who takes a file out.
@@ -153,7 +156,7 @@ impl Staging {
         reach: &Reach<'_>,
     ) -> Result<Way, NotMoved> {
         if let Some(file) = node.file() {
-            // What changes from now on is not in what its rule is asked with.
+            // Changes from now on are not in the facts that its rule gets.
             file.state.write().needs_evaluation = false;
         }
         let meta = {
@@ -192,8 +195,9 @@ impl Staging {
         }
     }
 
-    /// Where a file that leaves belongs: what its rule wants, else what comes next, else where it would have been
-    /// created, for what rules on size and the like want may not be able to keep it.
+    /// Where a file that leaves belongs: the branch that its rule wants, else the next choice, else the branch where it
+    /// would have been created. That last one matters because the branch that rules on size and the like want may be
+    /// unable to keep it.
     pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
         let need = ByteSize(meta.blocks * 512);
         let area = self.staged.area.as_ref();
@@ -284,13 +288,13 @@ impl Staging {
         Ok(())
     }
 
-    /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after
+    /// Takes everything out of volatile staging, because everything is made durable. Returns the first failure, after
     /// all were tried.
     pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
         let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
-        // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it
-        // cannot.
+        // First the files that can leave by themselves. Then each that is still there: the sync waits for it, and gets
+        // the reason if it cannot leave.
         let all = area.all();
         self.hand_to_workers(area, self.all_free(area));
         self.workers.settle();
@@ -306,8 +310,8 @@ impl Staging {
         done
     }
 
-    /// Takes in what an earlier mount left in the area, once; out of volatile memory it is to leave at once. Who comes
-    /// while it is being done waits.
+    /// Takes in what an earlier mount left in the area, once. Out of volatile memory it is to leave at once. Callers
+    /// that come meanwhile wait.
     pub(crate) fn take_back_staged(&self) -> OpResult<()> {
         let Some(area) = &self.staged.area else { return Ok(()) };
         let mut done = self.taken_back.lock();
@@ -515,7 +519,7 @@ impl Staging {
 /// How often the area is walked where names change under the walk.
 const MOST_WALKS: u32 = 20;
 
-/// What a caller is told whose file could not leave.
+/// The error for a caller whose file could not leave.
 fn failed(why: NotMoved) -> OpError {
     match why {
         NotMoved::NoRoom => OpError::NoRoom,

@@ -28,8 +28,8 @@ use crate::tree::dirs::Copies;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, note_change};
 
 impl Tree {
-    /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are
-    /// equal in them afterwards.
+    /// Does the same to every writable copy of a directory. `change` names a change of rights, in which all copies are
+    /// equal afterwards.
     pub(crate) fn change_dir(
         &self,
         node: &Arc<Node>,
@@ -198,7 +198,7 @@ impl Tree {
         self.branches.list.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
     }
 
-    /// A branch's root that holds nothing yet is about to get an entry: it gets what is shown of the root first.
+    /// Gives a branch's root that holds nothing yet the rights that users see of the root, before it gets an entry.
     pub(crate) fn prepare_root(&self, at: &DirAt) {
         let Some(dir) = self.root.dir() else { return };
         let is_empty = || {

@@ -46,8 +46,8 @@ impl Tree {
         KernelCache::dropping(change, |_| self.context.forget_attributes(node))
     }
 
-    /// Whether the kernel may keep a file's attributes that were read before this is asked. Not as long as somebody may
-    /// have the file mapped for writing past the daemon: neither a store nor the end of the mapping is told to anybody.
+    /// Whether the kernel may keep a file's attributes that were read before this call. It may not while somebody may
+    /// have the file mapped for writing past the daemon: no store, and no end of the mapping, is reported.
     pub(crate) fn is_cacheable(&self, node: &Node) -> bool {
         let Some(file) = node.file() else { return true };
         if !file.state.read().shared_mapping {

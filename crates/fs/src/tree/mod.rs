@@ -48,8 +48,8 @@ pub(crate) struct Tree {
     pub(crate) root: Arc<Node>,
     pub(crate) inodes: Arc<InodeMap>,
     pub(crate) dir_fds: dirs::DirFds,
-    /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that
-    /// it waits for them before it keeps others from resolving names.
+    /// Shared by commits of moves on branches that may be slow. Exclusive while a directory changes its place: that
+    /// waits for the commits before it keeps others from resolving names.
     pub(crate) slow_commits: RankedRwLock<rank::TreeSlowCommits, ()>,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RankedRwLock<rank::TreeNames, ()>,
@@ -59,7 +59,7 @@ pub(crate) struct Tree {
     differing: equal::Differing,
     /// Of directories by number: their copies on branches that are away.
     copies_away: RankedMutex<rank::TreeCopiesAway, FxHashMap<Ino, Vec<CopyId>>>,
-    /// A file on several branches was told of since the mount.
+    /// A file on several branches has been reported since the mount.
     duplicates_told: AtomicBool,
     /// Names given in hidden places.
     temp_names: AtomicU64,

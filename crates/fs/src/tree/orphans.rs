@@ -1,8 +1,8 @@
-//! Names that a branch may have made, and that nobody got: its answer was lost or came too late, or what was to be done
-//! next with the new name failed. They go at once where the branch answers, else when it is back, before anybody looks
-//! at it; else they would hide what was made elsewhere meanwhile.
+//! Names that a branch may have made, and that no caller got. The branch's answer was lost or came too late, or the
+//! next step with the new name failed. Such names are removed at once where the branch answers, else when it is back,
+//! before anybody looks at it. Otherwise they would hide what was made elsewhere meanwhile.
 //!
-//! Known until the daemon ends. One that is killed leaves what it was making, an empty file.
+//! They are known until the daemon ends. A killed daemon leaves what it was making, an empty file.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! What is said of a branch that comes or goes: that it is there only while the tree shows it.
+//! A branch that comes or goes is reported as there only while the tree shows it.
 
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};

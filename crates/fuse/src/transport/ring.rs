@@ -421,8 +421,8 @@ impl Worker {
         }
     }
 
-    /// The processor may have come, or come back, since: who asks from it shows that it is there. If it is not allowed,
-    /// it is tried ever more seldom.
+    /// Tries again to pin the thread. The processor may have come, or come back, since: a request from it shows that it
+    /// is there. If pinning is not allowed, it is tried ever more seldom.
     fn pin_again(&mut self) {
         if self.pinned && sched_getcpu() == self.queue {
             return;

@@ -140,8 +140,8 @@ fn buffers_lie_in_the_memory_that_was_given() {
     assert!(fs::read(mount.path("file")).unwrap() == data);
 }
 
-/// As many as there are entries but one keep nobody waiting; beyond that who asks on their processor waits, and nobody
-/// is stuck.
+/// As many requests as there are entries but one keep nobody waiting. Beyond that, further callers on their processor
+/// wait, and nobody is stuck.
 #[test]
 fn requests_beyond_the_last_entry_wait_in_the_kernel() {
     let mount = Mount::new(Setup { max_entries: 8, ..RING });

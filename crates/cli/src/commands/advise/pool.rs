@@ -43,7 +43,7 @@ impl OfDisk {
     }
 }
 
-/// Records, simulates, says, and applies if that is asked for.
+/// Records, simulates, reports, and with `--apply` applies.
 pub(super) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     args.check_page()?;
     block_trace::require_root()?;

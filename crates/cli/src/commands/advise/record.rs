@@ -28,9 +28,9 @@ pub(super) struct Order<'a> {
     pub(super) devices: &'a [Device],
     /// How long at most.
     pub(super) time: Duration,
-    /// Keep so many requests of each disk in memory. Without a file the recording ends when all disks have as many.
+    /// Most requests of each disk to keep in memory. Without a file the recording ends when all disks have this number.
     pub(super) most: u64,
-    /// The file of all requests; of several disks one each.
+    /// The file of all requests; of several disks, each gets its own file.
     pub(super) save: Option<&'a Path>,
     /// What the disks are called together.
     pub(super) name: &'a str,

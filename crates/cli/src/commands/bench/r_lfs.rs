@@ -3,8 +3,8 @@
 //!
 //! 1. An emulated disk of 7200 rpm in memory, a log store on it, offered as a loop device, ext4 on that.
 //! 2. Files of 100 KB in 100 directories, until 85 % of the file system are full.
-//! 3. So many of them are written anew as the paper says, chosen by locality x/y: x % of the updates go to y % of the
-//!    files, the others to half of the rest.
+//! 3. Files are written anew, as often as in the paper. They are chosen by locality x/y: x % of the updates go to y %
+//!    of the files, the others to half of the rest.
 //! 4. What the cleaner read and wrote during step 3, and how long that took in the disk's own time, with one region and
 //!    with three.
 
@@ -41,8 +41,8 @@ const ASSUMED: &str = "ext4 stands for the file system of the log, which has one
 const FULL: f64 = 0.85;
 const FILE: usize = 100_000;
 const DIRECTORIES: usize = 100;
-/// The paper's machine has a disk of so many times its memory: what is dirty is written after as many updates as would
-/// fill that memory.
+/// Size of the disk of the paper's machine, as a multiple of its memory. Dirty data is written after as many updates as
+/// would fill that memory.
 const MEMORY: usize = 80;
 
 /// How large everything is.
@@ -179,7 +179,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         if quiet(Command::new("mountpoint").arg("-q").arg(&self.0)).is_ok_and(|status| status.success()) {
-            // A failure has been told by whoever noticed it.
+            // The code that noticed a failure has reported it.
             let _ = quiet(Command::new("umount").arg("--lazy").arg(&self.0));
         }
     }

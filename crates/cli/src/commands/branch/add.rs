@@ -48,7 +48,7 @@ pub(super) struct AddArgs {
     /// Bring no new files here; those that are here are used and changed.
     #[arg(long)]
     no_create: bool,
-    /// It is full with so many inodes in use.
+    /// Number of inodes in use from which it is full.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     max_files: Option<u64>,
     /// While the pool is mounted, show an empty directory at the branch's own path.

@@ -191,8 +191,8 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
     report
 }
 
-/// Who uses the disk: what is on it is not looked at then, since what is written meanwhile would look like damage. A
-/// daemon is asked what it knows.
+/// Looks for users of the disk. If there are any, its contents are not checked, since data that is written meanwhile
+/// would look like damage. A daemon is asked what it knows.
 fn look_for_users(disk: &DiskSpec, report: &mut Report) {
     if place::is_served(&disk.name) {
         let status = match place::client_of(disk) {

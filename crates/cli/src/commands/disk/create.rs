@@ -190,8 +190,8 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
     Ok((Some(pair), Some(created.size)))
 }
 
-/// Even by force no new pair is made of a disk whose newest data is on a flash: the disk would be served as it was, and
-/// nobody would be told what is missing.
+/// Refuses to make a new pair of a disk whose newest data is on a flash, even by force. The disk would be served as it
+/// was, without any word of what is missing.
 fn refuse_newest_elsewhere(why: &str, disk: &Half, flash: &Half) -> anyhow::Result<()> {
     let pair = DamagedPair::open(disk.clone(), flash.clone());
     if pair.is_ok_and(|pair| pair.only_in_log().is_empty() && pair.losses().is_empty()) {

@@ -141,8 +141,8 @@ pub(super) fn start(
     daemon::start(&args, &log, |pid| process.store(pid, Ordering::Relaxed), &mut |so_far| view.show(so_far))
 }
 
-/// What becomes of a daemon whose starter gets a signal: Ctrl-C ends it in order, once it has opened the disk. Whoever
-/// only loses his terminal, or is ended by others, still wants the disk.
+/// What becomes of a daemon whose starter gets a signal. Ctrl-C ends it in order, once it has opened the disk. A
+/// starter that only loses its terminal, or is ended by others, still wants the disk.
 ///
 /// Returns where the daemon's process is noted.
 fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {

@@ -17,9 +17,9 @@ use crate::disk::protocol::{Answer, BreakEven, DiskClient, DiskStatus, Motor, Re
 use crate::output::{self, reasons};
 use crate::text::{count, visible, visible_path};
 
-/// How long each may take to answer when all are asked.
+/// How long each may take to answer when all disks are queried.
 const GLANCE: Duration = Duration::from_secs(2);
-/// Ranges that are shown to people.
+/// Most ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
 /// Show what is offered, how full the flash is, what the disk does, and what is wrong.

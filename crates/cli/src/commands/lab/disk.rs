@@ -63,7 +63,7 @@ struct ValidateArgs {
     html: Option<PathBuf>,
 }
 
-/// What is printed of a validation.
+/// The printed report of a validation.
 #[derive(Debug, Serialize)]
 struct Report {
     drive: String,

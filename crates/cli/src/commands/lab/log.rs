@@ -28,7 +28,7 @@ const MOST_DATA: ByteSize = ByteSize(64 << 30);
 const MOST_REQUESTS: u64 = 1 << 27;
 const SMALLEST_SEGMENT: ByteSize = ByteSize(32 << 10);
 const LARGEST_SEGMENT: ByteSize = ByteSize(64 << 20);
-/// A synthetic input writes each of its blocks so many times, in the mean, before it begins again.
+/// Mean number of times that a synthetic input writes each of its blocks before it begins again.
 const WRITES_A_BLOCK: u64 = 8;
 
 /// Simulate log-structured stores: how much their cleaners copy, and how far the heads travel.
@@ -220,7 +220,7 @@ impl LogArgs {
     }
 }
 
-/// Each input in each store that can keep it going; of the others it is told. Fails when there is none.
+/// Each input in each store that can keep it going; the others are reported. Fails when there is none.
 fn fitting(inputs: &[Arc<LogInput>], setups: &[LogSetup]) -> anyhow::Result<Vec<Cell<LogSetup>>> {
     let mut cells = Vec::new();
     for input in inputs {

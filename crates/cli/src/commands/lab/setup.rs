@@ -108,8 +108,8 @@ pub(super) struct MachineArgs {
     /// Write everything to the head of a log, as NILFS does (the log is not cleaned).
     #[arg(long, conflicts_with_all = ["trace", "delayed_allocation"])]
     log_structured: bool,
-    /// Age the file system before the run: old files come and go until they take so much of it, and what is free lies
-    /// scattered.
+    /// Age the file system before the run: old files come and go until they fill this share of it, and the free space
+    /// lies scattered.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(0..=95), conflicts_with = "trace")]
     aged: u32,
     /// Let writers that are throttled write by this policy, as Linux 2.6 does beside a changed background thread;
@@ -170,7 +170,7 @@ pub(super) enum Seeds {
 pub(super) struct Extent {
     /// The seeds.
     pub(super) seeds: Seeds,
-    /// At most so many runs.
+    /// Most runs.
     pub(super) most: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Which trace a command reads, and how it is told to.
+//! Which trace a command reads, and the options that name it.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;

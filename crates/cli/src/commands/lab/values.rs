@@ -1,4 +1,4 @@
-//! Values of the lab's options, and what is said of those that are none.
+//! Values of the lab's options, and messages for text that is not a value.
 
 use std::ops::RangeInclusive;
 

@@ -69,7 +69,7 @@ impl RequestTrace {
         Ok(RequestTrace { lines, writer: Some(writer) })
     }
 
-    /// Who is told of requests.
+    /// The observer that records requests.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::<Lines>::clone(&self.lines)
     }

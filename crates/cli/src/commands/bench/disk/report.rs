@@ -137,7 +137,7 @@ fn flash(text: &mut String, found: &FlashTimings) -> std::fmt::Result {
     queue(text, &found.queue)
 }
 
-/// At most so many, evenly spread, with the first and the last.
+/// At most [`SHOWN`] of them, evenly spread, with the first and the last.
 fn spread<T>(all: &[T]) -> impl Iterator<Item = &T> {
     let shown = all.len().min(SHOWN);
     (0..shown).filter_map(move |number| all.get(number * (all.len() - 1) / (shown - 1).max(1)))
