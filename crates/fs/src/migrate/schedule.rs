@@ -73,7 +73,7 @@ impl Migrations {
             return;
         }
         if let Err(error) = self.context.state.end_use() {
-            tracing::warn!(%error, "the next mount will look for moves that are left");
+            tracing::warn!(%error, "cannot record a clean end: the next mount looks for files that wait for their move");
         }
     }
 
