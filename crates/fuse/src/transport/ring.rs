@@ -260,7 +260,7 @@ impl Rings {
         }
         let all = queue.all.load(Ordering::SeqCst);
         if all >= self.sizes.most {
-            return self.warn(number, format!("all {all} threads for requests of this processor are taken"));
+            return self.warn(number, format!("all {all} request threads of this processor are busy"));
         }
         if let Err(error) = self.start(number).and_then(|starting| hear(&starting)) {
             self.warn(number, format!("cannot start another thread for requests after {all}: {}", with_remedy(&error)));
