@@ -133,7 +133,8 @@ impl fmt::Display for Problem {
                     }
                 }
                 if told < *count {
-                    write!(f, "{}{} more or of the map", if runs.is_empty() { " " } else { " and " }, count - told)?;
+                    let (and, more) = if runs.is_empty() { (" ", "") } else { (" and ", " more") };
+                    write!(f, "{and}{}{more} of the store or its map", count - told)?;
                 }
                 Ok(())
             }

@@ -357,7 +357,7 @@ impl fmt::Display for Field {
             Field::EntryBlock(entry) => write!(f, "block of entry {entry}"),
             Field::EntryChecksum(entry) => write!(f, "checksum of entry {entry}"),
             Field::EntryValue(entry) => write!(f, "value of entry {entry}"),
-            Field::Repeat => f.write_str("what it repeats of the chunk before"),
+            Field::Repeat => f.write_str("what it repeats of the previous chunk"),
             Field::Place => f.write_str("place"),
             Field::MapPlace(entry) => write!(f, "place plus one in entry {entry}"),
             Field::MapPage => f.write_str("number of the map page"),
