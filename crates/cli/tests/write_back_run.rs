@@ -242,7 +242,7 @@ fn what_cannot_be_written_back_in_order_is_refused_with_the_reason() {
         (&["--policy", "nonsense"][..], "stow, sweep\n"),
         (&["--policy", "clairvoyant"], "future"),
         (&["--limit", "1KiB"], "too low"),
-        (&["--limit", "2MiB", "--background", "3MiB"], "begin at 3 MiB, which is not below the limit of 2 MiB"),
+        (&["--limit", "2MiB", "--background", "3MiB"], "begin at 3 MiB, but must begin below the limit of 2 MiB"),
     ] {
         let text = refusal(flusher(&disk, run_dir.path(), args));
         assert!(text.contains(reason), "{args:?}: {text}");

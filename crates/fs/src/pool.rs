@@ -89,7 +89,7 @@ impl Pool {
                 if !may_be_missing(branch) {
                     return Err(Error::of_branch(&branch.spec.name, &error));
                 }
-                tracing::warn!(branch = %branch.spec.name, error = advised(&error), "branch is missing; going on without it");
+                tracing::warn!(branch = %branch.spec.name, error = advised(&error), "branch is missing; mounting without it");
             }
         }
         let rules = ActiveRules::bind(rules, &branches)?;

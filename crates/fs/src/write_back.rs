@@ -172,7 +172,7 @@ impl WriteBack {
             return Err(failed(format!("{} has no disk to write back to", online.fs_type)));
         }
         if online.guarded {
-            return Err(failed(format!("there is no ordered write-back on {}", online.fs_type)));
+            return Err(failed(format!("{} has no ordered write-back", online.fs_type)));
         }
         let settings = wanted.settings().map_err(|error| failed(error.to_string()))?;
         let root = rustix::io::fcntl_dupfd_cloexec(online.root(), 0).map_err(|error| failed(error.to_string()))?;

@@ -223,7 +223,7 @@ impl Unmounter {
         if self.device.is_connected()
             && let Some(Err(error)) = self.connection.map(abort)
         {
-            tracing::warn!(%error, at = %self.at.display(), "the connection cannot be ended: callers may wait until this process ends");
+            tracing::warn!(%error, at = %self.at.display(), "cannot end the connection: programs may wait until this process ends");
         }
     }
 }

@@ -174,7 +174,7 @@ impl Reply<Xattr> {
 impl<A> Drop for Reply<A> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            tracing::debug!(id = pending.id.0, "a request was not answered: EIO");
+            tracing::debug!(id = pending.id.0, "a handler left a request unanswered; it fails with EIO");
             pending.send(Err(Errno::EIO));
         }
     }

@@ -291,7 +291,7 @@ fn certificates_that_cannot_be_used_are_told() {
     let told = |check: bool| Tls::load(certificates.folder(), check).expect_err("they cannot be used").to_string();
     let file = |name: &str| certificates.folder().join(name);
     fs::write(file("ca-cert.pem"), "").expect("a file");
-    assert!(told(true).contains("ca-cert.pem: no certificate is in it"), "{}", told(true));
+    assert!(told(true).contains("ca-cert.pem: it holds no certificate"), "{}", told(true));
     assert!(Tls::load(certificates.folder(), false).is_ok(), "who checks nobody needs no authority");
     fs::copy(file("client-key.pem"), file("server-key.pem")).expect("a copy");
     assert!(matches!(Tls::load(certificates.folder(), false), Err(TlsError::Unusable { .. })), "{}", told(false));
@@ -299,5 +299,5 @@ fn certificates_that_cannot_be_used_are_told() {
     assert!(told(false).contains("server-key.pem: "), "{}", told(false));
     fs::remove_file(file("server-cert.pem")).expect("it is there");
     assert!(told(false).contains("server-cert.pem: No such file"), "{}", told(false));
-    assert!(told(false).contains("wanted are server-cert.pem and server-key.pem"));
+    assert!(told(false).contains("TLS needs server-cert.pem and server-key.pem"));
 }

@@ -215,7 +215,7 @@ fn a_disk_that_other_machines_can_reach_is_warned_of() {
     house.refused(&[&["check"], &open[..]].concat(), 0, &["warning: 0.0.0.0:10899 can be reached by other machines"]);
     let folder = tempfile::TempDir::new().expect("a folder");
     let tls = ["--tls", folder.path().to_str().expect("UTF-8"), "--tls-verify-peer"];
-    house.refused(&[&["check"], &open[..], &tls].concat(), 1, &["server-cert.pem: No such file", "wanted are"]);
+    house.refused(&[&["check"], &open[..], &tls].concat(), 1, &["server-cert.pem: No such file", "TLS needs"]);
     house.refused(&[&["serve"], &open[..], &tls].concat(), 1, &["server-cert.pem: No such file"]);
     let near = ["check", "--disk", "memory:size=1MiB", "--listen", "127.0.0.1:10899"];
     assert!(!house.given(&near).contains("other machines"));
@@ -356,7 +356,7 @@ fn half_of_a_hybrid_disk_that_was_cut_or_grew_much_is_known_without_its_label() 
             house.refused(command, 1, &told);
         }
         house.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", became]);
-        house.refused(&["check", config], 1, &["when it was joined with its flash", "make it as large as it was"]);
+        house.refused(&["check", config], 1, &["when it was joined with its flash", "give it its old size again"]);
         house.refused(&["attach", config], 1, &["when it was joined with its flash"]);
         house.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
         house.given(&["detach", "media"]);
@@ -380,7 +380,7 @@ fn a_disk_that_was_detached_whole_may_be_cut_and_used_alone() {
     disk.set_len(63 * MIB).expect("it can be cut");
     house.given(&["serve", "--disk", "media.disk", "--daemon"]);
     house.given(&["detach"]);
-    house.refused(&["attach", &config], 1, &["and lost its label, which lies at its end"]);
+    house.refused(&["attach", &config], 1, &["and lost the label at its end"]);
 }
 
 /// The number that XFS gives for its own is that of its device.

@@ -269,7 +269,7 @@ fn the_name_of_the_hidden_folder_is_not_explained_as_a_new_file() {
     let pool = pool(["a", "b"], "");
     for path in ["/.umbrella", "/.umbrella/tmp"] {
         let said = pool.pool.umbrella(["explain".as_ref(), pool.join(path.trim_start_matches('/')).as_os_str()]);
-        assert!(!said.status.success() && text(&said).contains("kept for Umbrella's own files"), "{}", text(&said));
+        assert!(!said.status.success() && text(&said).contains("reserved for Umbrella's own files"), "{}", text(&said));
     }
 }
 

@@ -453,7 +453,7 @@ fn repair_lists_directories_whose_copies_differ_and_makes_them_equal() {
     assert!(!refused.status.success());
     fs::write(pool.join("file"), "x").unwrap();
     let file = pool.join("file").display().to_string();
-    for (path, told) in [("a", "\"a\" is a branch, not a path"), (&file, "/file is no directory")] {
+    for (path, told) in [("a", "\"a\" is a branch, not a path"), (&file, "/file is not a directory")] {
         let refused = pool.umbrella(["repair", "--equalise", path]);
         assert!(!refused.status.success() && text(&refused).contains(told), "{}", text(&refused));
     }

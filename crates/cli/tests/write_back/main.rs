@@ -456,7 +456,7 @@ fn what_is_not_named_of_the_limits_stays_as_it_was() {
     expect(&["--background", "4MiB"], 32, 4, "the limit stays");
     expect(&["--limit", "2MiB"], 2, 1, "what would not be below the new limit is half of it");
     let above = pool.umbrella(["write-back", "set", "disk", "cscan", "--background", "3MiB"]);
-    assert!(text(&above).contains("not below the limit of 2 MiB"), "{}", text(&above));
+    assert!(text(&above).contains("must begin below the limit of 2 MiB"), "{}", text(&above));
 }
 
 #[test]

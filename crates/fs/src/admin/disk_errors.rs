@@ -62,10 +62,10 @@ impl DiskErrors {
     /// to do.
     pub(crate) fn listen() -> DiskErrors {
         let log = KernelLog::open()
-            .inspect_err(|error| tracing::info!(%error, "the kernel's log is not watched for errors of disks"))
+            .inspect_err(|error| tracing::info!(%error, "cannot watch the kernel's log for disk errors"))
             .ok();
         let events = FsErrors::open()
-            .inspect_err(|error| tracing::info!(%error, "file systems are not listened to for their errors"))
+            .inspect_err(|error| tracing::info!(%error, "cannot watch file systems for their errors"))
             .ok();
         DiskErrors { sysfs: Sysfs::default(), log: RankedMutex::new(log), events, watched: RankedMutex::default() }
     }
@@ -152,13 +152,13 @@ impl Admin {
             if let Some(open) = &mut log
                 && let Err(error) = self.read_log(open)
             {
-                tracing::warn!(%error, "the kernel's log is not watched for errors of disks any more");
+                tracing::warn!(%error, "stopped watching the kernel's log for disk errors");
                 log = None;
             }
             if let Some(open) = events
                 && let Err(error) = self.read_events(open)
             {
-                tracing::warn!(%error, "file systems are not listened to for their errors any more");
+                tracing::warn!(%error, "stopped watching file systems for their errors");
                 events = None;
             }
         }
@@ -250,7 +250,7 @@ impl Admin {
         self.branches.named(name)?.clear_errors();
         self.context.state.note_errors(name, &BranchErrors::default()).map_err(|error| Error::Io {
             doing: format!(
-                "branch {name:?} is failing again after the next mount (run the command again): it cannot be noted"
+                "branch {name:?}: cannot save that its errors are cleared; the next mount shows them again (run the command again)"
             ),
             source: std::io::Error::other(error),
         })

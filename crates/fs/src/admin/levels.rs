@@ -51,7 +51,7 @@ impl Admin {
             let hours = if hours.is_empty() { String::new() } else { format!(", in the hours {}", hours.join(", ")) };
             let when = format!("above {} of {:?}{hours} (evict)", evict.above, evict.of);
             if !rules.is_evictable(evict, facts, views) {
-                return format!("it does not leave {when}: it is too young, or `only` does not hold");
+                return format!("it does not leave {when}: it is too young, or `only` excludes it");
             }
             match rules.leaving((evict, Urgency::Level), facts, views, resident, &self.placement.around(active)) {
                 Leaving::To(branch) => format!("it may leave for {} {when}", self.placement.branch_name(branch)),

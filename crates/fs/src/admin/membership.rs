@@ -85,11 +85,11 @@ impl Admin {
                 finished = recovery.finished,
                 undone = recovery.undone,
                 leftovers = recovery.leftovers,
-                "put right what the last run left half done"
+                "finished or undid changes that the last run left half done"
             );
         }
         if recovery.pending > 0 {
-            tracing::warn!(pending = recovery.pending, "half-done changes wait for a branch that is missing");
+            tracing::warn!(pending = recovery.pending, "half-done changes wait for a missing branch");
         }
     }
 
@@ -110,7 +110,7 @@ impl Admin {
             Ok(match &online.hidden {
                 Some(hidden) => {
                     if let Err(error) = inodes.load_heat(online.slot, hidden.dir.as_fd()) {
-                        tracing::warn!(%error, "the heat of files cannot be read; they begin cold");
+                        tracing::warn!(%error, "cannot read the heat of files; all of them start cold");
                     }
                     inodes.load(online.slot, hidden.dir.as_fd())
                 }
@@ -392,7 +392,7 @@ impl Admin {
         self.branch_is_gone(&branch, self.context.state.branch(name).as_ref());
         self.context.state.forget(name).map_err(|error| Error::Io {
             doing: format!(
-                "branch {name:?} is removed until the next mount only (run the command again): it cannot be noted"
+                "branch {name:?}: cannot save its removal; it comes back at the next mount (run the command again)"
             ),
             source: std::io::Error::other(error),
         })

@@ -179,7 +179,7 @@ impl Admin {
             Ok(kept.map_err(|error| error.to_string()))
         });
         if let Err(error) = kept.map_err(|errno| errno.to_string()).and_then(|kept| kept) {
-            tracing::debug!(branch = %branch.spec.name, error, "the heat of files could not be kept");
+            tracing::debug!(branch = %branch.spec.name, error, "cannot save the heat of files");
         }
     }
 
@@ -191,7 +191,7 @@ impl Admin {
             Ok(inodes.sync(online.slot, hidden.dir.as_fd()).map_err(|error| error.to_string()))
         });
         if let Err(error) = kept.map_err(|errno| errno.to_string()).and_then(|kept| kept) {
-            tracing::warn!(branch = %branch.spec.name, error, "inode numbers could not be kept");
+            tracing::warn!(branch = %branch.spec.name, error, "cannot save inode numbers");
         }
     }
 

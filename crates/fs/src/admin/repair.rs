@@ -72,7 +72,7 @@ impl Admin {
                 Some(_) => None,
             };
             if let Some(reason) = unusable {
-                let reason = format!("{reason}: nothing can be made like it");
+                let reason = format!("{reason}, so other branches cannot be made like it");
                 return Err(Error::BranchUnusable { name: branch.spec.name.clone(), reason });
             }
         }
@@ -219,7 +219,7 @@ impl<'a> Walk<'a> {
                 }
                 // It was removed meanwhile.
                 Err(error) => {
-                    tracing::debug!(%error, "a directory is not made equal any more");
+                    tracing::debug!(%error, "a directory was removed before it was made equal");
                 }
             }
             self.tick(None);

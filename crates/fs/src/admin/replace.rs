@@ -68,7 +68,7 @@ impl Admin {
                     .and_then(|()| self.context.state.note_draining(name, was_draining))
                     .and_then(|()| noted())
                 {
-                    tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
+                    tracing::error!(branch = name, %error, "cannot restore the pool's record of the branch");
                 }
                 old.set_draining_for_now(was_draining);
                 old.reinstate();

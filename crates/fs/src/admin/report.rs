@@ -77,7 +77,7 @@ impl Admin {
         let status = |branch: &Arc<Branch>| {
             let mut status = BranchStatus { write_back: self.write_back.write_back_of(branch.id), ..branch.status() };
             if branch.is_arriving() {
-                let reason = "it has just come back, and is being taken in".to_owned();
+                let reason = "it has just come back and is joining the pool".to_owned();
                 status.state = BranchState::Offline { reason, since: crate::ground::meta::now() };
             }
             status

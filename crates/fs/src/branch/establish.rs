@@ -52,7 +52,7 @@ pub(super) struct Plan {
 
 /// What the mount options on access times need (root, Linux 5.12).
 const PRIVATE_MOUNT: &str =
-    "making a private mount of it for noatime or another option on access times (mount the branch itself so)";
+    "making a private mount of it for noatime or another access-time option (mount the branch itself with that option)";
 
 /// How long another branch's path may take to be looked at.
 const LOOK_AT_OTHERS: Duration = Duration::from_millis(500);
@@ -120,9 +120,9 @@ impl Plan {
         if !beneath::supported(root.as_fd()) {
             return Err(BranchError::NoOpenat2);
         }
-        let kind = fs_kind(root.as_fd()).map_err(self.io("asking for its file system"))?;
-        let stat = rustix::fs::fstat(&root).map_err(self.io("looking at it"))?;
-        let vfs = rustix::fs::fstatvfs(&root).map_err(self.io("asking for its space"))?;
+        let kind = fs_kind(root.as_fd()).map_err(self.io("reading its file system type"))?;
+        let stat = rustix::fs::fstat(&root).map_err(self.io("reading its attributes"))?;
+        let vfs = rustix::fs::fstatvfs(&root).map_err(self.io("reading its free space"))?;
         let read_only = vfs.f_flag.contains(StatVfsMountFlags::RDONLY);
         self.check_mount(&kind)?;
         check_countable(&self.spec, kind.is_mount, vfs.f_files)?;
@@ -457,7 +457,7 @@ impl Branch {
 /// `max_files` goes by the inodes of the file system, which must be the branch's own.
 fn check_countable(spec: &BranchSpec, is_mount: bool, inodes: u64) -> Result<(), BranchError> {
     let why = match spec.max_files {
-        Some(_) if !is_mount => "it is no mount point, and its file system holds other files too",
+        Some(_) if !is_mount => "it is not a mount point, and its file system holds other files too",
         Some(_) if inodes == 0 => "its file system does not count inodes",
         _ => return Ok(()),
     };

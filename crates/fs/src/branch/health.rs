@@ -98,7 +98,7 @@ impl Branch {
         self.cover_as_wanted();
         let Some(online) = self.online() else { return };
         if may_write && online.hidden.is_none() && !self.refuses_writes.load(Ordering::Relaxed) {
-            self.take_offline_if(&online, "it may be written now and is opened anew".to_owned());
+            self.take_offline_if(&online, "its settings now allow writes, and it is being reopened".to_owned());
             drop(online);
             // Else a probe brings it back.
             let _ = self.establish(self.timeout(), LOCK_PATIENCE_OF_PROBES);
@@ -168,7 +168,7 @@ impl Branch {
                     Some(Err(error)) => error.to_string(),
                     _ => "its path does not answer".to_owned(),
                 };
-                tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), %reason, "the branch is not hidden");
+                tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), %reason, "cannot hide the branch");
             }
         }
     }
@@ -180,7 +180,7 @@ impl Branch {
         }
         let (path, pool) = (self.spec.path.clone(), self.state.mount());
         if !matches!(look_within(COVER_PATIENCE, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
-            tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), "the path stays covered: unmount it by hand");
+            tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), "the path stays hidden: unmount it by hand");
         }
     }
 
@@ -258,7 +258,7 @@ impl Branch {
             tracing::warn!(branch = %self.spec.name, "the file system has become read-only: nothing is written there now");
         } else if online.hidden.is_none() {
             // It came online without its hidden folder; now it can have one.
-            self.take_offline_if(online, "it can be written again and is opened anew".to_owned());
+            self.take_offline_if(online, "it is writable again and is being reopened".to_owned());
             return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
                 Ok(()) => ProbeResult::CameBack,
                 Err(error) => ProbeResult::WentOffline { reason: advised(&error) },
@@ -285,7 +285,7 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
     let by_path = || rustix::fs::statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
     let stat = match if is_covered { by_root() } else { by_path() } {
         Ok(stat) => stat,
-        Err(source) => return fail(path, "looking at it", source),
+        Err(source) => return fail(path, "reading its attributes", source),
     };
     let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
     if (dev, stat.stx_ino) != (online.dev, online.root_ino) {
@@ -299,7 +299,7 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
     let space = if is_covered { rustix::fs::fstatvfs(online.root()) } else { rustix::fs::statvfs(&path) };
     let vfs = match space {
         Ok(vfs) => vfs,
-        Err(source) => return fail(path, "asking for its space", source),
+        Err(source) => return fail(path, "reading its free space", source),
     };
     match if suspect { ask_disk(online) } else { Ok(()) } {
         // It has just answered; who lacks descriptors cannot be told.

@@ -21,7 +21,7 @@ use crate::spec::resolve;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotMounted {
     /// The directory is one like any other of the root file system.
-    #[error("{path:?} is no mount point: it lies on the root file system")]
+    #[error("{path:?} is not a mount point: it lies on the root file system")]
     OnRoot {
         /// The directory.
         path: PathBuf,

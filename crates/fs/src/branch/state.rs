@@ -44,7 +44,7 @@ pub enum StateError {
         detail: String,
     },
     /// Every slot was used at some time.
-    #[error("the pool has had {MAX_SLOT} branches; there is no inode number range left for another")]
+    #[error("the pool has had {MAX_SLOT} branches; no inode number range is left for another")]
     NoSlot,
 }
 

@@ -235,7 +235,7 @@ impl Migrations {
         let recorded = match batch.record(members.iter().map(Member::in_intent).collect(), sync) {
             Ok(recorded) => recorded,
             Err(error) => {
-                tracing::debug!(%error, "a batch of moves is not recorded: its files move one by one");
+                tracing::debug!(%error, "cannot record a batch of moves: its files move one by one");
                 return members.iter().for_each(Member::give_up);
             }
         };

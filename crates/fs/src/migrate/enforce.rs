@@ -423,7 +423,7 @@ impl Walker<'_> {
             event.to.clear();
         }
         let detail =
-            Some("no branch of its list has room, or they are offline or take nothing new; it stays".to_owned());
+            Some("no branch of its list can take it: each is full, offline or takes no new files; it stays".to_owned());
         self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
     }
 

@@ -241,7 +241,7 @@ impl std::fmt::Display for NotMoved {
             NotMoved::Busy(why) => f.write_str(why),
             NotMoved::Stopped => f.write_str("the pool is being unmounted, or the walk was stopped"),
             NotMoved::Mapped => f.write_str("it is mapped into memory, or open on the branch itself"),
-            NotMoved::Outdated => f.write_str("it changed, and belongs elsewhere by now"),
+            NotMoved::Outdated => f.write_str("it changed, and now belongs elsewhere"),
             NotMoved::NoRoom => f.write_str("the branch has no room"),
             NotMoved::Failed(error) => error.fmt(f),
             NotMoved::Op(error) => error.fmt(f),

@@ -105,7 +105,7 @@ impl Migrations {
                     std::thread::sleep(FIRST_RETRY);
                 }
                 Err(why) => {
-                    tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "next branch");
+                    tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "cannot move the file there; trying the next branch");
                     want = want.or(why.want());
                     full.push(target);
                 }

@@ -244,7 +244,7 @@ impl Migrations {
             self.moves_left.store(true, Ordering::Relaxed);
         }
         if summary.files_moved > 0 || summary.files_failed > 0 {
-            tracing::info!(?summary, "files have followed names that changed");
+            tracing::info!(?summary, "moved files whose new names belong on other branches");
         }
         match part {
             Part::Whole => {}

@@ -407,12 +407,12 @@ impl Migrations {
         let same_path = in_batch.is_none_or(|in_batch| paths.first().is_some_and(|path| path == in_batch.path));
         if cancel.load(Ordering::Relaxed) || state.backing != backing || !(same_names && same_path) {
             self.context.count(Metric::CopiesCancelled);
-            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+            return Err(NotMoved::Busy("it changed while it was copied"));
         }
         may_move(&mut state, cause)?;
         // Since it was chosen; nothing new comes to a branch that is about to be removed.
         if target.draining() {
-            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+            return Err(NotMoved::Busy("its new branch is being drained"));
         }
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
@@ -456,7 +456,7 @@ impl Migrations {
             // doing it.
             Ok(Removal::Unsure { .. }) if !first.from.online.guarded => {}
             Ok(Removal::Unsure { errno }) => {
-                first.from.branch.take_offline(format!("it does not say whether a file that moved is gone ({errno})"));
+                first.from.branch.take_offline(format!("it did not confirm the removal of a moved file ({errno})"));
             }
             Err(error) => {
                 self.tree.nodes.remove_backing(new, node);
@@ -466,7 +466,7 @@ impl Migrations {
                 }
                 if !error.is_settled() {
                     // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
-                    target.take_offline(format!("a move to it {error}"));
+                    target.take_offline(format!("a move to it: {error}"));
                 }
                 return Err(error.into());
             }

@@ -93,15 +93,15 @@ impl Migrations {
         let mut state = file.state.write();
         if cancel.load(Ordering::Relaxed) || state.backing != backing {
             self.context.count(Metric::CopiesCancelled);
-            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+            return Err(NotMoved::Busy("it changed while it was copied"));
         }
         may_move(&state)?;
         if to.branch.draining() {
-            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+            return Err(NotMoved::Busy("its new branch is being drained"));
         }
         let (fd, print) = (Arc::clone(&here.fd), copied.source);
         if here.branch.io(move |_| Fingerprint::of_fd(fd.as_fd())).map_err(OpError::Sys)? != print {
-            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+            return Err(NotMoved::Busy("it changed while it was copied"));
         }
         let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
         handles.iter().try_for_each(|handle| handle.ask_for_errors())?;

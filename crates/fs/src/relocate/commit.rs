@@ -66,7 +66,7 @@ pub fn verify_unchanged(source: EntryAt<'_>, copied: &Copied) -> Result<(), Relo
     match Fingerprint::at(source) {
         Ok(now) if now == copied.source => Ok(()),
         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Err(RelocateError::Changed),
-        Err(errno) => Err(errno).doing("look at the source"),
+        Err(errno) => Err(errno).doing("stat the source"),
     }
 }
 
@@ -128,7 +128,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
     told(m.hook, Step::RemovalSynced)?;
     m.decision.on(m.side_of_intents());
     if let Err(error) = recorded.remove_lazily() {
-        warn!(%error, "an intent stays although its move is complete");
+        warn!(%error, "cannot remove the intent of a finished move");
     }
     told(m.hook, Step::IntentRemoved)?;
     Ok(Removal::Done)
@@ -291,7 +291,7 @@ pub(super) fn place_by_hand(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Re
             Err(_) => {}
         }
     }
-    match look_maybe(to).doing("look at the target")? {
+    match look_maybe(to).doing("stat the target")? {
         Some(_) => Err(RelocateError::Taken),
         None => placed(renameat(from.dir, from.name, to.dir, to.name)),
     }

@@ -103,7 +103,7 @@ pub fn copy_unnamed(
 /// What a target with these abilities could not keep of the file at `source`. Empty: nothing.
 pub fn losses(source: EntryAt<'_>, abilities: &Abilities) -> Result<Vec<Loss>, RelocateError> {
     let held = attrs::hold(source).doing("open the source")?;
-    let seen = look_fd(held.as_fd()).doing("look at the source")?;
+    let seen = look_fd(held.as_fd()).doing("stat the source")?;
     let xattrs = attrs::xattrs(held.as_fd()).doing("read extended attributes")?;
     Ok(lost(&seen, &xattrs, abilities))
 }
@@ -139,7 +139,7 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     /// What any descriptor holds.
     fn held(fd: BorrowedFd<'a>) -> Result<Self, RelocateError> {
-        Ok(Source { fd, is_readable: false, seen: look_fd(fd).doing("look at the source")? })
+        Ok(Source { fd, is_readable: false, seen: look_fd(fd).doing("stat the source")? })
     }
 }
 
@@ -270,7 +270,7 @@ impl<'a> Copying<'a> {
     /// Where reading counted as an access all the same. Setting a time changes the change time, and with it the
     /// fingerprint.
     fn put_access_time_back(&mut self) -> Result<(), RelocateError> {
-        let now = look_fd(self.source).doing("look at the source")?;
+        let now = look_fd(self.source).doing("stat the source")?;
         if now.print != self.seen.print {
             return Err(RelocateError::Changed);
         }
@@ -280,7 +280,7 @@ impl<'a> Copying<'a> {
             && !self.limits.cancelled()
             && attrs::set_access_time(self.source, &self.seen).is_ok()
         {
-            let ctime = look_fd(self.source).doing("look at the source")?.print.ctime;
+            let ctime = look_fd(self.source).doing("stat the source")?.print.ctime;
             self.seen.print.ctime = ctime;
         }
         Ok(())
@@ -313,7 +313,7 @@ impl<'a> Copying<'a> {
         let made = &mut self.made;
         let mut set = |times: &Seen| {
             attrs::set_times(target, times).doing("set the times")?;
-            let seen = look_fd(target).doing("look at the copy")?.print;
+            let seen = look_fd(target).doing("stat the copy")?.print;
             *made = Some(seen);
             Ok::<_, RelocateError>(seen.mtime)
         };
@@ -335,7 +335,7 @@ impl<'a> Copying<'a> {
     fn check(&self, target: BorrowedFd<'_>) -> Result<Fingerprint, RelocateError> {
         let made = match self.made {
             Some(made) => made,
-            None => look_fd(target).doing("look at the copy")?.print,
+            None => look_fd(target).doing("stat the copy")?.print,
         };
         let source = &self.seen.print;
         let mut what = Vec::new();
@@ -397,7 +397,7 @@ impl<'a> Copying<'a> {
     }
 
     fn has_room_for_all(&self, file: BorrowedFd<'_>) -> Result<bool, RelocateError> {
-        let blocks = rustix::fs::fstat(file).doing("look at the room it takes")?.st_blocks;
+        let blocks = rustix::fs::fstat(file).doing("read the space it takes")?.st_blocks;
         Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512) >= self.seen.print.size)
     }
 

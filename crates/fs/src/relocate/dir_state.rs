@@ -247,7 +247,7 @@ pub fn apply_dir_attributes(
         Err(errno) => return Err(errno).doing("mark the copy of a directory"),
     }
     if abilities.ownership {
-        let now = look_fd(dir).doing("look at the copy of the directory")?.print;
+        let now = look_fd(dir).doing("stat the copy of the directory")?.print;
         let closed = now.mode & 0o7777 & wanted.perm;
         if now.mode & 0o7777 != closed && set_mode(dir, closed).is_err() {
             note(&mut lost, Loss::Ownership);
@@ -261,7 +261,7 @@ pub fn apply_dir_attributes(
         apply_xattrs(dir, &attributes, abilities, &mut lost)?;
     }
     if abilities.ownership {
-        let now = look_fd(dir).doing("look at the copy of the directory")?.print;
+        let now = look_fd(dir).doing("stat the copy of the directory")?.print;
         if now.mode & 0o7777 != wanted.perm && set_mode(dir, wanted.perm).is_err() {
             note(&mut lost, Loss::Ownership);
         }

@@ -93,7 +93,7 @@ fn make(
     }
     if let Some(attributes) = attributes {
         apply_dir_attributes(dir.as_fd(), attributes, abilities)?;
-        let times = look_fd(from).doing("look at the directory")?;
+        let times = look_fd(from).doing("stat the directory")?;
         // What the branch cannot keep of them, others do.
         let _kept = attrs::set_times(dir.as_fd(), &times);
     } else {
@@ -113,13 +113,13 @@ pub fn sync_dir_attrs(
     to: BorrowedFd<'_>,
     abilities: &Abilities,
 ) -> Result<Vec<Loss>, RelocateError> {
-    let wanted = look_fd(from).doing("look at the directory")?;
+    let wanted = look_fd(from).doing("stat the directory")?;
     let mut lost = Vec::new();
     if !abilities.ownership || attrs::set_owner(to, &wanted).is_err() {
         lost.push(Loss::Ownership);
     }
     sync_xattrs(from, to, abilities, &mut lost)?;
-    let now = look_fd(to).doing("look at the copy of the directory")?;
+    let now = look_fd(to).doing("stat the copy of the directory")?;
     if now.print.mode != wanted.print.mode && (!abilities.ownership || attrs::set_mode(to, &wanted).is_err()) {
         note(&mut lost, Loss::Ownership);
     }

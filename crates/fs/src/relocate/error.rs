@@ -84,7 +84,7 @@ pub enum DecodeError {
     #[error("checksum is wrong")]
     Checksum,
     /// Kind or field has no meaning.
-    #[error("a field has no meaning")]
+    #[error("a field has an invalid value")]
     Field,
     /// A path that leaves the branch or names the hidden directory.
     #[error("a path is not allowed")]

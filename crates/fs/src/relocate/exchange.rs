@@ -154,7 +154,7 @@ impl<R: Reach> Part for Swapping<'_, R> {
 }
 
 fn print_at(spot: &Spot) -> Result<Option<Fingerprint>, RelocateError> {
-    Ok(look_maybe(spot.place()).doing("look at a name to exchange")?.map(|seen| seen.print))
+    Ok(look_maybe(spot.place()).doing("stat a name to exchange")?.map(|seen| seen.print))
 }
 
 /// One branch's part, which is one system call.

@@ -134,7 +134,7 @@ impl<'a, R: Reach> Entry<'a, R> {
         match Entry::write(self.journals, left) {
             // The newer one counts, should this one stay.
             Ok(_) => drop(self.erase(false)),
-            Err(error) => warn!(%error, "an unfinished rename cannot be recorded"),
+            Err(error) => warn!(%error, "cannot record an unfinished rename"),
         }
     }
 
@@ -179,7 +179,7 @@ pub(super) fn carry_out<R: Reach>(
                     return Err(RelocateError::NoAnswer { branch: part.branch(), errno: error.errno() });
                 }
                 Ok(false) | Err(_) => {
-                    warn!(%error, branch = %part.branch(), "a branch does not say whether a name has changed on it");
+                    warn!(%error, branch = %part.branch(), "a branch did not confirm a rename");
                     unsure.push(part.branch());
                 }
             }

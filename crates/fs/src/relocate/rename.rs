@@ -125,10 +125,10 @@ impl<R: Reach> DirSite<R> {
     /// Looks whether the rename can be done; holds the empty directory that is to be replaced.
     fn check(&self, replaced: bool) -> Result<Option<Arc<OwnedFd>>, RelocateError> {
         self.call(move |from, to| {
-            if look(from.place()).doing("look at the directory")?.print.file_type() != FileType::Directory {
+            if look(from.place()).doing("stat the directory")?.print.file_type() != FileType::Directory {
                 return Err(RelocateError::NotDirectory);
             }
-            match look_maybe(to.place()).doing("look at the new name")? {
+            match look_maybe(to.place()).doing("stat the new name")? {
                 None => Ok(None),
                 Some(_) if !replaced => Err(RelocateError::Taken),
                 Some(seen) if seen.print.file_type() != FileType::Directory => Err(RelocateError::NotDirectory),
@@ -163,8 +163,8 @@ impl<R: Reach> Part for Renaming<'_, R> {
 
     fn has_happened(&self) -> Result<bool, RelocateError> {
         self.site.call(|from, to| {
-            let old = look_maybe(from.place()).doing("look at the old name")?;
-            let new = look_maybe(to.place()).doing("look at the new name")?;
+            let old = look_maybe(from.place()).doing("stat the old name")?;
+            let new = look_maybe(to.place()).doing("stat the new name")?;
             Ok(old.is_none() && new.is_some())
         })
     }
@@ -201,13 +201,13 @@ pub(super) fn rename_one(from: EntryAt<'_>, to: EntryAt<'_>, replaced: bool) -> 
 pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateError> {
     told(s.hook, Step::Start)?;
     let winner_file = s.winner.call(|from, _| {
-        let file = look(from.place()).doing("look at the file")?.print;
+        let file = look(from.place()).doing("stat the file")?.print;
         if file.file_type() == FileType::RegularFile {
             attrs::sync_file(from.place()).doing("flush the file")?;
         }
         Ok(file)
     })?;
-    let loser_file = s.on_loser(|file| Ok(look(file.place()).doing("look at the file to replace")?.print))?;
+    let loser_file = s.on_loser(|file| Ok(look(file.place()).doing("stat the file to replace")?.print))?;
     if winner_file.file_type() == FileType::Directory || loser_file.file_type() == FileType::Directory {
         return Err(RelocateError::IsDirectory);
     }
@@ -243,7 +243,7 @@ pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateErro
         Err(error) if is_doubtful(error.errno()) => return Err(in_doubt(recorded, error)),
         synced => {
             told(s.hook, Step::Synced)?;
-            synced.and_then(|()| s.on_loser(|file| remove(file.place()).doing("remove the file that is replaced")))
+            synced.and_then(|()| s.on_loser(|file| remove(file.place()).doing("remove the replaced file")))
         }
     };
     let unsure = match removed {
@@ -264,10 +264,9 @@ pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateErro
         return Ok(Removal::Unsure { errno });
     }
     told(s.hook, Step::Removed(0))?;
-    let synced =
-        s.on_loser(|file| attrs::sync_dir(file.dir.as_fd()).doing("flush the directory of a file that was replaced"));
+    let synced = s.on_loser(|file| attrs::sync_dir(file.dir.as_fd()).doing("flush the directory of a replaced file"));
     if let Err(error) = synced {
-        warn!(%error, "an intent stays although its rename is complete");
+        warn!(%error, "cannot remove the intent of a finished rename");
         return Ok(Removal::Done);
     }
     told(s.hook, Step::RemovalSynced)?;
@@ -291,8 +290,8 @@ impl<R: Reach> Supersede<'_, R> {
 
     fn has_happened(&self, winner: Fingerprint) -> Result<bool, RelocateError> {
         self.winner.call(move |from, to| {
-            let new = look_maybe(to.place()).doing("look at the new name")?;
-            let old = look_maybe(from.place()).doing("look at the old name")?;
+            let new = look_maybe(to.place()).doing("stat the new name")?;
+            let old = look_maybe(from.place()).doing("stat the old name")?;
             Ok(old.is_none() && new.is_some_and(|new| new.print.ino == winner.ino))
         })
     }

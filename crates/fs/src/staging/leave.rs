@@ -110,7 +110,7 @@ impl Staging {
                 Some(patience) => file.io.try_write_for(patience),
                 None => Some(file.io.write()),
             };
-            let Some(io) = io else { break Err(NotMoved::Busy("somebody is using it")) };
+            let Some(io) = io else { break Err(NotMoved::Busy("it is in use")) };
             let (here, unlinked) = {
                 let state = file.state.read();
                 (state.backing.branch, state.unlinked)
@@ -379,7 +379,7 @@ impl Staging {
         if !hanging.is_empty() {
             // Nothing below can be asked of them. What has left for the others is to stay there all the same.
             if let Err(error) = self.write_back.sync_those(|branch| !hanging.contains(&branch.spec.name)) {
-                tracing::error!(%error, "files that were staged may not be on disk yet");
+                tracing::error!(%error, "staged files may not be on disk yet");
             }
             tracing::error!(
                 branches = hanging.join(", "),
@@ -392,14 +392,14 @@ impl Staging {
         }
         // A directory may be on no branch but on one that is gone.
         if let Err(error) = self.migrate.keep_dirs(&area.branch) {
-            tracing::error!(%error, "directories may be in the staging area only; it stays mounted");
+            tracing::error!(%error, "some directories may exist only in the staging area; it stays mounted");
             return;
         }
         if self.context.metrics.get(Metric::StagedLeft) > 0
             && let Err(error) = self.write_back.sync_branches()
         {
             // Who unmounts a file system expects what is on it to stay.
-            tracing::error!(%error, "files that were staged may not be on disk yet");
+            tracing::error!(%error, "staged files may not be on disk yet");
         }
         let mut left = Vec::new();
         let walked = self.walk_staged(&mut |pool, dir, name, meta| {
@@ -418,7 +418,7 @@ impl Staging {
                 ?example,
                 error = ?walked.err(),
                 area = %area.branch.spec.path.display(),
-                "staged files found no branch to go to; they are kept in memory: make room and mount again before the machine is switched off"
+                "no branch can take these staged files; they are kept in memory: make room and mount again before the machine is switched off"
             );
             return;
         }
@@ -429,12 +429,12 @@ impl Staging {
     pub(crate) fn empty_staging(&self) {
         let Some(area) = &self.staged.area else { return };
         if let Err(error) = self.take_back_staged() {
-            tracing::error!(%error, "the staging area cannot be listed");
+            tracing::error!(%error, "cannot list the staging area");
         }
         let until = Instant::now() + LAST_PATIENCE;
         let mut waiting = self.all_free(area);
         if waiting.len() >= 1000 {
-            tracing::info!(files = waiting.len(), "staged files go to their branches");
+            tracing::info!(files = waiting.len(), "moving staged files to their branches");
         }
         loop {
             self.hand_to_workers(area, waiting);

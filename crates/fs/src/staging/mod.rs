@@ -128,7 +128,7 @@ impl Staging {
             Ok(made) => Ok(Some(made)),
             Err(error @ OpError::Sys(rustix::io::Errno::EXIST | rustix::io::Errno::NAMETOOLONG)) => Err(error),
             Err(error) => {
-                tracing::debug!(%error, "a new file cannot be staged; it goes to its branch");
+                tracing::debug!(%error, "cannot stage a new file; it goes to its branch");
                 Ok(None)
             }
         }

@@ -325,10 +325,10 @@ impl Staging {
                 let waited = HANGS.as_secs();
                 tracing::warn!(
                     branch,
-                    "it has not taken a file that leaves the staging area for {waited} s: its files stay in memory"
+                    "for {waited} s it has not taken a file from the staging area: its files stay in memory"
                 );
             } else {
-                tracing::info!(branch, "it takes files that leave the staging area again");
+                tracing::info!(branch, "it takes files from the staging area again");
             }
         }
     }

@@ -191,7 +191,7 @@ impl Tree {
                 // That the daemon lacks something says nothing of the branch: there may be files.
                 Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(branch = %self.placement.branch_name(copy.branch), %error, "directory cannot be opened");
+                    tracing::warn!(branch = %self.placement.branch_name(copy.branch), %error, "cannot open a directory");
                     failure = Some(error);
                 }
             }
@@ -314,7 +314,7 @@ impl Tree {
                 }
                 Ok(_) => {}
                 Err(error) if error.is_own_want() => return Err(error),
-                Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "directory cannot be looked for"),
+                Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "cannot look for a directory"),
             }
         }
         dir.state.write().topology = topology;

@@ -176,7 +176,7 @@ impl Tree {
                 Err(error) => {
                     dir.alike.store(0, Ordering::Release);
                     let branch = self.placement.branch_name(copy.branch);
-                    tracing::warn!(%branch, %error, "a directory's copy cannot be read; it is left out");
+                    tracing::warn!(%branch, %error, "cannot read a copy of a directory; it is left out");
                 }
             }
         }
@@ -261,7 +261,7 @@ impl Tree {
                 late.branches.push(seen.at.id());
             }
         }
-        tracing::info!(dir = %String::from_utf8_lossy(&node.path()), others = others.len(), "finished the change of a directory that the last run left half done");
+        tracing::info!(dir = %String::from_utf8_lossy(&node.path()), others = others.len(), "finished a directory change that the last run left half done");
         late.changed = !done.is_empty();
         reread(inspected, &done);
         late

@@ -281,6 +281,6 @@ fn mark(copy: &DirAt, intention: &Intention) {
     let (dir, intention) = (Arc::clone(&copy.fd), intention.clone());
     if let Err(error) = guarded(copy, move || relocate::mark_changing(dir.as_fd(), &intention)) {
         // Then a kill in the midst leaves copies that differ, and what all allow is shown.
-        tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be marked");
+        tracing::debug!(branch = %copy.branch.spec.name, %error, "cannot mark a directory's change");
     }
 }

@@ -96,7 +96,7 @@ impl InspectedCopy {
         match done {
             Ok(lost) if lost.is_empty() => return true,
             Ok(lost) => {
-                tracing::warn!(%branch, path = ?path(), ?lost, "cannot keep all of a directory's owner, mode and ACLs here");
+                tracing::warn!(%branch, path = ?path(), ?lost, "cannot keep a directory's owner, mode and ACLs in full here");
             }
             Err(error) => {
                 tracing::warn!(%branch, path = ?path(), %error, "cannot set owner, mode or ACLs of a directory here");
@@ -163,7 +163,7 @@ pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
             Err(error) if error.is_full() => full = Some(error),
             // Where copies differ later, what all of them allow is shown.
             Err(error) => {
-                tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
+                tracing::debug!(branch = %copy.branch.spec.name, %error, "cannot note a directory's change");
             }
         }
     }

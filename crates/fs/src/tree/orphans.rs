@@ -99,10 +99,10 @@ impl Tree {
                 let (branch, path) = (BranchUuid(dir.online.uuid), path_of(parent, name));
                 self.orphans.lock().push(OrphanName { branch, path, made });
                 // While it is in use somebody else might get the name.
-                dir.branch.take_offline_if(&dir.online, "it does not say whether it has made something".to_owned());
+                dir.branch.take_offline_if(&dir.online, "it did not confirm a creation".to_owned());
             }
             Err(error) if !error.is_missing() => {
-                tracing::warn!(%error, branch = %dir.branch.spec.name, name = %name.display(), "what was made, and told to nobody, stays");
+                tracing::warn!(%error, branch = %dir.branch.spec.name, name = %name.display(), "cannot remove an entry whose creation was reported as failed");
             }
             _ => {}
         }

@@ -137,7 +137,7 @@ impl Tree {
             Ok(())
         });
         if let Err(error) = noted {
-            tracing::warn!(branch = %above.branch.spec.name, %error, "a directory's copy could not be made again");
+            tracing::warn!(branch = %above.branch.spec.name, %error, "cannot restore a copy of a directory");
         }
     }
 

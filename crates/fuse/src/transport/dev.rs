@@ -121,7 +121,7 @@ impl DeviceReaders {
         let readers = Arc::clone(self);
         let started = Builder::new().name("fuse-dev".to_owned()).spawn(move || readers.read_on(buffer));
         let started = started.inspect_err(|error| {
-            tracing::warn!(%error, "no further thread can be started for requests");
+            tracing::warn!(%error, "cannot start another thread for requests");
             self.change(|state| {
                 state.all -= 1;
                 state.waiting -= 1;

@@ -124,7 +124,9 @@ fn a_queue_whose_second_thread_fails_serves_and_gets_another() {
     let mount = Mount::new(Setup { no_spare: true, ..RING });
     assert_eq!(mount.transport, "IoUring");
     burst(&mount, 20, 1, |_| {});
-    assert!(fs::read_to_string(mount.file("shortage")).unwrap().contains("its second thread for requests is missing"));
+    assert!(
+        fs::read_to_string(mount.file("shortage")).unwrap().contains("cannot start its second thread for requests")
+    );
 }
 
 #[test]

@@ -230,7 +230,7 @@ fn clear_way(path: &Path) -> Result<(), BindError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(failed(std::io::Error::new(ErrorKind::AlreadyExists, "is there and not a socket")));
+            return Err(failed(std::io::Error::new(ErrorKind::AlreadyExists, "exists and is not a socket")));
         }
         Ok(_) => {}
     }
@@ -253,7 +253,8 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     client.set_write_timeout(Some(unread))?;
     let peer = socket_peercred(client)?;
     if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
-        return say::<S>(client, &Reply::Error { message: "only root and the daemon's own user may ask".to_owned() });
+        let message = "only root and the daemon's user may use the control socket (try with sudo)".to_owned();
+        return say::<S>(client, &Reply::Error { message });
     }
     client.set_read_timeout(Some(PATIENCE))?;
     let mut line = Vec::new();
