@@ -57,7 +57,7 @@ fn run(args: &Args) -> Result<Results> {
         return Ok(Results::default());
     }
     let systems = args.systems();
-    host::require_tools(&needed(&systems))?;
+    host::require_tools(&needed(&systems, &groups))?;
     // Before any thread exists: a mount namespace belongs to a thread.
     host::enter_private_mounts()?;
     host::start_guard().context("cannot watch for signals")?;
@@ -91,7 +91,7 @@ fn run(args: &Args) -> Result<Results> {
 }
 
 /// Programs and their packages.
-fn needed(systems: &[System]) -> Vec<(&'static str, &'static str)> {
+fn needed(systems: &[System], groups: &[&Group]) -> Vec<(&'static str, &'static str)> {
     let mut needed = vec![
         ("fio", "fio"),
         ("postmark", "postmark"),
@@ -102,6 +102,9 @@ fn needed(systems: &[System]) -> Vec<(&'static str, &'static str)> {
     ];
     if systems.contains(&System::Mergerfs) {
         needed.push(("mergerfs", "mergerfs"));
+    }
+    if groups.iter().any(|group| group.of_paper) {
+        needed.extend([("cc", "gcc"), ("make", "make"), ("gocryptfs", "gocryptfs")]);
     }
     needed
 }
