@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule};
 use umbrella_lab::trace::{
-    self, Columns, Compression, Encoder, Format, OpenOptions, Reader, Strictness, TraceError, Writer,
+    self, Columns, Compression, Encoder, Format, OpenOptions, Strictness, TraceError, TraceReader, Writer,
 };
 
 use crate::arrow;
@@ -48,7 +48,11 @@ fn failed(name: &Path, error: TraceError) -> PyErr {
     }
 }
 
-fn read(py: Python<'_>, name: PathBuf, open: impl FnOnce() -> Result<Reader, TraceError> + Send) -> PyResult<Trace> {
+fn read(
+    py: Python<'_>,
+    name: PathBuf,
+    open: impl FnOnce() -> Result<TraceReader, TraceError> + Send,
+) -> PyResult<Trace> {
     let read = py.detach(|| {
         let mut reader = open()?;
         Ok((reader.format(), Columns::read(&mut reader)?))

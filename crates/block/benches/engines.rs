@@ -19,7 +19,7 @@ use umbrella_block::spindle::NoSpindle;
 use umbrella_block::{BlockDevice, BlockError, Durability, forward};
 use umbrella_model::device::Options as DeviceOptions;
 use umbrella_model::device::profiles::{Profile, profile};
-use umbrella_policy::flash_cache::When;
+use umbrella_policy::flash_cache::FlushTrigger;
 use umbrella_units::{Lba, SECTOR_BYTES};
 
 const HELP: &str = "\
@@ -178,7 +178,7 @@ impl Bed<'_> {
             }
             Engine::Hybrid => {
                 let (disk, flash) = self.halves();
-                let options = hybrid::Options { when: When::Full, ..hybrid::Options::default() };
+                let options = hybrid::Options { when: FlushTrigger::Full, ..hybrid::Options::default() };
                 let hybrid = Hybrid::open(disk, flash, Arc::new(NoSpindle::default()), options, None);
                 Box::new(hybrid.unwrap_or_else(|error| panic!("{error}")))
             }

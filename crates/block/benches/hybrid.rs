@@ -19,7 +19,7 @@ use umbrella_block::hybrid::{Half, Hybrid, Options, create};
 use umbrella_block::memory::Memory;
 use umbrella_block::spindle::{NoSpindle, Spindle};
 use umbrella_block::{BlockDevice, Durability};
-use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger, Percent};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
 
 /// Sectors of the disk: 8 GiB.
@@ -71,7 +71,7 @@ impl Args {
     }
 }
 
-fn by_hand(when: When, algorithm: Algorithm) -> Options {
+fn by_hand(when: FlushTrigger, algorithm: Algorithm) -> Options {
     Options { when, algorithm, drain_share: Percent(100), ..Options::default() }
 }
 
@@ -93,7 +93,7 @@ fn writes(args: &Args) {
         let bare = args.bare();
         let alone =
             count as f64 / args.factor.seconds(|| write_random(&*bare, count, &mut StdRng::seed_from_u64(1), 16));
-        let (_disk, hybrid) = args.hybrid(ByteSize(64 << 20), by_hand(When::Full, Algorithm::Whole));
+        let (_disk, hybrid) = args.hybrid(ByteSize(64 << 20), by_hand(FlushTrigger::Full, Algorithm::Whole));
         hybrid.sleep().expect("it sleeps");
         let cached =
             count as f64 / args.factor.seconds(|| write_random(&hybrid, count, &mut StdRng::seed_from_u64(1), 16));
@@ -143,7 +143,7 @@ fn bursts(args: &Args) {
         }
         report(if sleeps { "alone, sleeping" } else { "alone, always on" }, &bare, worst);
     }
-    let (disk, hybrid) = fast.hybrid(ByteSize(64 << 20), by_hand(When::Full, Algorithm::Whole));
+    let (disk, hybrid) = fast.hybrid(ByteSize(64 << 20), by_hand(FlushTrigger::Full, Algorithm::Whole));
     hybrid.sleep().expect("it sleeps");
     let (mut random, mut worst) = (StdRng::seed_from_u64(1), 0.0_f64);
     for _ in 0..bursts {
@@ -165,7 +165,7 @@ fn reads(args: &Args) {
     };
     let count = args.amount.of(400);
     let bare = args.bare();
-    let (_disk, hybrid) = args.hybrid(ByteSize(64 << 20), by_hand(When::Full, Algorithm::Whole));
+    let (_disk, hybrid) = args.hybrid(ByteSize(64 << 20), by_hand(FlushTrigger::Full, Algorithm::Whole));
     let ratios = (0..args.amount.rounds().max(3))
         .map(|_| args.factor.seconds(|| read(&hybrid, count)) / args.factor.seconds(|| read(&*bare, count)));
     println!("  emulated disk          {:.3}", median(ratios.collect()));
@@ -212,7 +212,7 @@ fn flush(args: &Args) {
     let mut totals = Vec::new();
     for algorithm in Algorithm::ALL {
         let drain_time = |each: bool| {
-            let (_disk, hybrid) = args.hybrid(ByteSize(64 << 20), by_hand(When::Full, algorithm));
+            let (_disk, hybrid) = args.hybrid(ByteSize(64 << 20), by_hand(FlushTrigger::Full, algorithm));
             let mut random = StdRng::seed_from_u64(3);
             for _ in 0..periods {
                 hybrid.sleep().expect("it sleeps");

@@ -18,7 +18,7 @@ use umbrella_block::hybrid::{Half, Hybrid, HybridStats, Options, check, create};
 use umbrella_block::memory::Memory;
 use umbrella_block::serve::loop_device::AttachOptions;
 use umbrella_model::device::{Options as DeviceOptions, profile};
-use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger, Percent};
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::{ByteSize, Nanos};
 
@@ -160,21 +160,21 @@ fn was_drained(stats: &HybridStats) -> bool {
     stats.drained > ByteSize(0) || stats.draining
 }
 
-fn options(when: When, algorithm: Algorithm) -> Options {
+fn options(when: FlushTrigger, algorithm: Algorithm) -> Options {
     Options { when, algorithm, high: Percent(50), quiet: Nanos::from_millis(30), ..Options::default() }
 }
 
 #[test]
 fn programs_run_clean_while_the_disk_sleeps_and_wakes() {
-    programs_run_clean(options(When::Piggyback, Algorithm::Whole), ByteSize(64 << 20));
+    programs_run_clean(options(FlushTrigger::Piggyback, Algorithm::Whole), ByteSize(64 << 20));
 }
 
 #[test]
 fn programs_run_clean_while_the_flash_is_full_again_and_again() {
-    programs_run_clean(options(When::Full, Algorithm::Alg4), ByteSize(8 << 20));
+    programs_run_clean(options(FlushTrigger::Full, Algorithm::Alg4), ByteSize(8 << 20));
 }
 
 #[test]
 fn programs_run_clean_when_every_spin_up_drains() {
-    programs_run_clean(options(When::Each, Algorithm::Alg1), ByteSize(16 << 20));
+    programs_run_clean(options(FlushTrigger::Each, Algorithm::Alg1), ByteSize(16 << 20));
 }

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use umbrella_block::log_store::format::{ChunkHeader, Entry, Place, Sequence, Superblock};
+use umbrella_block::log_store::format::{ChunkHeader, Entry, LogBlock, Sequence, Superblock};
 use umbrella_block::log_store::{CreateOptions, Depth, LogStore, OpenMode, Options, Problem, check, create};
 use umbrella_block::memory::Memory;
 use umbrella_block::{BlockDevice, Durability};
@@ -62,7 +62,7 @@ fn with_headers_behind_the_end() -> (Arc<dyn BlockDevice>, u64) {
     let capacity = device.geometry().capacity;
     let superblock = Superblock::parse(&block(&*device, 0), capacity).expect("it is whole");
     let header_at = |at: u64| {
-        let place = Place(at.checked_sub(superblock.first.0)?);
+        let place = LogBlock(at.checked_sub(superblock.first.0)?);
         let header = ChunkHeader::parse(&block(&*device, at), &superblock, place).ok()?;
         Some((header.sequence, at, header))
     };
@@ -80,7 +80,7 @@ fn with_headers_behind_the_end() -> (Arc<dyn BlockDevice>, u64) {
         let mut entries: Vec<Entry> = (0..200).map(discard).collect();
         entries.push(Entry::Mark { flushed: sequence, promised: 0 });
         let header = ChunkHeader { sequence, entries, before: None, next: None, ..last.clone() };
-        let bytes = header.encode(&superblock, Place(at - superblock.first.0)).expect("it can be read");
+        let bytes = header.encode(&superblock, LogBlock(at - superblock.first.0)).expect("it can be read");
         device.write(Lba(at * 8), &bytes, Durability::Through).expect("memory does not fail");
     }
     (device, end - from)

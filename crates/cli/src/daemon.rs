@@ -28,7 +28,7 @@ const LONGEST_LINE: u64 = 1 << 20;
 /// The one line in the pipe.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Word {
+enum StartupResult {
     Ready { pid: u32 },
     Failed { error: String },
 }
@@ -58,8 +58,8 @@ pub(crate) fn start(
     let line = daemon.stdout.take().map(|pipe| first_line(pipe, waiting)).transpose();
     let line = line.context("waiting for the daemon")?.unwrap_or_default();
     match serde_json::from_slice(&line) {
-        Ok(Word::Ready { .. }) => Ok(()),
-        Ok(Word::Failed { error }) => bail!("{}", shown(&error)),
+        Ok(StartupResult::Ready { .. }) => Ok(()),
+        Ok(StartupResult::Failed { error }) => bail!("{}", shown(&error)),
         Err(_) => {
             let status = daemon.wait()?;
             bail!("the daemon ended before it was ready: {}; see {}", how_it_ended(status), visible_path(log))
@@ -129,15 +129,15 @@ impl Starter {
 
     /// All is ready. Fails when the starter is gone.
     pub(crate) fn ready(&self) -> io::Result<()> {
-        self.say(&Word::Ready { pid: std::process::id() })
+        self.say(&StartupResult::Ready { pid: std::process::id() })
     }
 
     /// It failed, and why. After [`Starter::ready`] nobody listens; the log has it too.
     pub(crate) fn failed(&self, error: &anyhow::Error) {
-        let _ = self.say(&Word::Failed { error: reasons(error) });
+        let _ = self.say(&StartupResult::Failed { error: reasons(error) });
     }
 
-    fn say(&self, word: &Word) -> io::Result<()> {
+    fn say(&self, word: &StartupResult) -> io::Result<()> {
         let mut line = serde_json::to_vec(word)?;
         line.push(b'\n');
         (&*self.pipe).write_all(&line)

@@ -55,7 +55,7 @@ pub(crate) enum BranchProblem {
 
 /// A branch, locked.
 #[derive(Debug)]
-pub(crate) struct Branch {
+pub(crate) struct LockedBranch {
     pub(crate) name: String,
     root: Dir,
     /// Files may be deleted here.
@@ -64,9 +64,9 @@ pub(crate) struct Branch {
     _lock: Option<Dir>,
 }
 
-impl Branch {
+impl LockedBranch {
     /// Opens a branch and keeps daemons away from it until it is dropped. `is_writable`: files may be deleted here.
-    pub(crate) fn lock(root: &Root, is_writable: bool) -> Result<Branch, BranchProblem> {
+    pub(crate) fn lock(root: &Root, is_writable: bool) -> Result<LockedBranch, BranchProblem> {
         let io = |source| BranchProblem::Io { path: root.path.clone(), source };
         let opened = Dir::root(&root.path).map_err(io)?;
         let lock = match open_below(&opened, Path::new(umbrella_fs::branch::HIDDEN)) {
@@ -83,7 +83,7 @@ impl Branch {
                 return Err(BranchProblem::Unsettled { path: root.path.clone() });
             }
         }
-        Ok(Branch { name: root.name.clone(), root: opened, is_writable, _lock: lock })
+        Ok(LockedBranch { name: root.name.clone(), root: opened, is_writable, _lock: lock })
     }
 }
 
@@ -163,7 +163,7 @@ impl From<NoLease> for Left {
 /// One copy, open.
 #[derive(Debug)]
 pub(crate) struct Copy<'a> {
-    pub(crate) branch: &'a Branch,
+    pub(crate) branch: &'a LockedBranch,
     parent: Dir,
     file: File,
     stat: Stat,
@@ -181,7 +181,7 @@ pub(crate) enum Verdict {
 }
 
 /// Opens the copies of a file, the newest first, as the pool chooses. Branches without it are passed over.
-pub(crate) fn open<'a>(branches: &'a [Branch], path: &Path) -> Result<Vec<Copy<'a>>, (&'a str, Left)> {
+pub(crate) fn open<'a>(branches: &'a [LockedBranch], path: &Path) -> Result<Vec<Copy<'a>>, (&'a str, Left)> {
     let (parent, name) = split(path);
     let mut copies = Vec::new();
     for branch in branches {
@@ -281,7 +281,7 @@ impl Copy<'_> {
     }
 
     /// Gives this copy a name that no branch has in this directory, and says which.
-    pub(crate) fn rename(&self, branches: &[Branch], path: &Path) -> Result<OsString, Left> {
+    pub(crate) fn rename(&self, branches: &[LockedBranch], path: &Path) -> Result<OsString, Left> {
         if !self.branch.is_writable {
             return Err(Left::Branch);
         }

@@ -14,7 +14,7 @@ use rustix::mount::UnmountFlags;
 use umbrella_fs::branch::mounts::is_guarded;
 use umbrella_fs::branch::not_mounted::unescape;
 
-use crate::probe::{self, Found, Look, Question, Reply, Resolved};
+use crate::probe::{self, Found, ProbeKind, ProbeReply, Question, Resolved};
 use crate::text::{visible, visible_path};
 
 /// Type of pools.
@@ -31,7 +31,7 @@ const MOST_LINKS: u32 = 40;
 
 /// One mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mounted {
+pub(crate) struct MountInfo {
     /// Type of the file system, for example `ext4` or `fuse.umbrella`.
     pub(crate) kind: String,
     /// What is mounted: a device, or a name.
@@ -52,13 +52,13 @@ pub(crate) enum Leads {
         /// The path, with the symbolic links resolved up to the mount point.
         path: PathBuf,
         /// What is mounted there.
-        mounted: Mounted,
+        mounted: MountInfo,
         /// Where.
         at: PathBuf,
     },
 }
 
-impl Mounted {
+impl MountInfo {
     /// Whether it is one of ours.
     pub(crate) fn is_pool(&self) -> bool {
         self.kind == KIND
@@ -66,14 +66,14 @@ impl Mounted {
 }
 
 /// What was mounted last at exactly this path, if anything was. Asks the kernel only, never the file system.
-pub(crate) fn at(path: &Path) -> Option<Mounted> {
+pub(crate) fn at(path: &Path) -> Option<MountInfo> {
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
     last_at(&table, path)
 }
 
 /// Where pools are mounted, whoever mounted them.
 pub(crate) fn pools() -> Vec<PathBuf> {
-    such(Mounted::is_pool)
+    such(MountInfo::is_pool)
 }
 
 /// Memory with the staged files of pools, mounted or not.
@@ -81,7 +81,7 @@ pub(crate) fn staging_areas() -> Vec<PathBuf> {
     such(|mounted| mounted.kind == "tmpfs" && mounted.source == STAGING)
 }
 
-fn such(wanted: impl Fn(&Mounted) -> bool) -> Vec<PathBuf> {
+fn such(wanted: impl Fn(&MountInfo) -> bool) -> Vec<PathBuf> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let mounts = table.split(|byte| *byte == b'\n').filter_map(parse);
     mounts.filter(|(_, mounted)| wanted(mounted)).map(|(at, _)| at).collect()
@@ -94,24 +94,24 @@ pub(crate) fn may_hang(path: &Path) -> bool {
 }
 
 /// All mounts, in the order in which they were made.
-pub(crate) fn all() -> Vec<(PathBuf, Mounted)> {
+pub(crate) fn all() -> Vec<(PathBuf, MountInfo)> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     table.split(|byte| *byte == b'\n').filter_map(parse).collect()
 }
 
 /// The mount that a path lies on. No link in the path is followed.
-pub(crate) fn above(path: &Path) -> Option<(PathBuf, Mounted)> {
+pub(crate) fn above(path: &Path) -> Option<(PathBuf, MountInfo)> {
     deepest_above(&all(), path).cloned()
 }
 
-fn deepest_above<'a>(mounts: &'a [(PathBuf, Mounted)], path: &Path) -> Option<&'a (PathBuf, Mounted)> {
+fn deepest_above<'a>(mounts: &'a [(PathBuf, MountInfo)], path: &Path) -> Option<&'a (PathBuf, MountInfo)> {
     let above = mounts.iter().filter(|(at, _)| path.starts_with(at));
     // The deepest counts, and of several there the last.
     above.max_by_key(|(at, _)| at.components().count())
 }
 
 /// The mount that a path lies on, if its calls may hang.
-fn guarded_above<'a>(mounts: &'a [(PathBuf, Mounted)], path: &Path) -> Option<&'a (PathBuf, Mounted)> {
+fn guarded_above<'a>(mounts: &'a [(PathBuf, MountInfo)], path: &Path) -> Option<&'a (PathBuf, MountInfo)> {
     deepest_above(mounts, path).filter(|(_, mounted)| is_guarded(&mounted.kind))
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn leads(path: &Path) -> Leads {
     leads_by(&all(), path)
 }
 
-fn leads_by(mounts: &[(PathBuf, Mounted)], path: &Path) -> Leads {
+fn leads_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> Leads {
     let Ok(path) = std::path::absolute(path) else { return Leads::Here };
     let (mut done, mut links) = (PathBuf::new(), 0);
     let parts = |path: &Path| path.components().map(|part| part.as_os_str().to_owned()).collect::<VecDeque<OsString>>();
@@ -157,7 +157,7 @@ pub(crate) fn resolve(path: &Path) -> PathBuf {
     match leads(path) {
         Leads::Here => umbrella_fs::spec::resolve(path),
         Leads::Away { path, .. } => {
-            probe::look_at(Look::Resolve, &path, A_LOOK).map_or(path, |resolved: Resolved| resolved.path)
+            probe::look_at(ProbeKind::Resolve, &path, A_LOOK).map_or(path, |resolved: Resolved| resolved.path)
         }
     }
 }
@@ -165,31 +165,31 @@ pub(crate) fn resolve(path: &Path) -> PathBuf {
 /// Free bytes for unprivileged users on a file system that may hang, if it answers within a moment.
 pub(crate) fn free_at(path: &Path) -> Option<u64> {
     match probe::ask(Question::Space, path, A_LOOK) {
-        Reply::Yes(found) => Some(found.free),
-        Reply::No(_) | Reply::Silent => None,
+        ProbeReply::Yes(found) => Some(found.free),
+        ProbeReply::No(_) | ProbeReply::Silent => None,
     }
 }
 
 /// What is at a path, if that can be found out within a moment. Where the file system may hang, a process of its own
 /// looks.
-pub(crate) fn found_at(path: &Path) -> Reply {
+pub(crate) fn found_at(path: &Path) -> ProbeReply {
     match leads(path) {
         Leads::Away { path, .. } => probe::ask(Question::Stat, &path, A_LOOK),
         Leads::Here => match std::fs::metadata(path) {
-            Ok(data) => Reply::Yes(probe::found(&data)),
-            Err(error) => Reply::No(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+            Ok(data) => ProbeReply::Yes(probe::found(&data)),
+            Err(error) => ProbeReply::No(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
         },
     }
 }
 
 /// Whether a file is there. What does not answer is none.
 pub(crate) fn is_file(path: &Path) -> bool {
-    matches!(found_at(path), Reply::Yes(found) if found.is_file)
+    matches!(found_at(path), ProbeReply::Yes(found) if found.is_file)
 }
 
 /// Whether a block device is there.
 pub(crate) fn is_block_device(path: &Path) -> bool {
-    matches!(found_at(path), Reply::Yes(found) if found.is_block)
+    matches!(found_at(path), ProbeReply::Yes(found) if found.is_block)
 }
 
 /// Whether two paths are one file, also by another name (a hard link) or through another mount. `identity` is the
@@ -205,9 +205,9 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
         Leads::Away { mounted, .. } if mounted.device != identity.device => false,
         // Where it cannot be told, both had better not be used.
         Leads::Away { path, .. } => match probe::ask(Question::Stat, &path, A_LOOK) {
-            Reply::Yes(found) => same(found),
-            Reply::No(_) => false,
-            Reply::Silent => true,
+            ProbeReply::Yes(found) => same(found),
+            ProbeReply::No(_) => false,
+            ProbeReply::Silent => true,
         },
         Leads::Here => std::fs::metadata(other).is_ok_and(|data| same(probe::found(&data))),
     }
@@ -235,7 +235,7 @@ pub(crate) fn silence(path: &Path) -> Option<String> {
 pub(crate) fn answers(path: &Path, limit: Duration) -> bool {
     match leads(path) {
         Leads::Here => true,
-        Leads::Away { path, .. } => probe::ask(Question::Space, &path, limit) != Reply::Silent,
+        Leads::Away { path, .. } => probe::ask(Question::Space, &path, limit) != ProbeReply::Silent,
     }
 }
 
@@ -244,7 +244,7 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     if !at(path).is_some_and(|mounted| mounted.kind.starts_with("fuse")) {
         return false;
     }
-    probe::ask(Question::Space, path, A_LOOK) == Reply::No(Errno::NOTCONN)
+    probe::ask(Question::Space, path, A_LOOK) == ProbeReply::No(Errno::NOTCONN)
 }
 
 /// Takes the tree away; with `force`, requests that hang fail at once. Users other than root go through `fusermount3`.
@@ -263,12 +263,12 @@ fn fusermount(path: &Path) -> io::Result<()> {
 
 /// `36 35 98:0 /mnt1 /mnt\040two rw,noatime master:1 - ext3 /dev/root rw`: the mount point is the fifth word, the
 /// options of the mount are the sixth, and the type is the first after the lone dash.
-fn last_at(table: &[u8], path: &Path) -> Option<Mounted> {
+fn last_at(table: &[u8], path: &Path) -> Option<MountInfo> {
     let mut lines = table.split(|byte| *byte == b'\n').filter_map(parse);
     lines.rfind(|(mount_point, _)| mount_point == path).map(|(_, mounted)| mounted)
 }
 
-fn parse(line: &[u8]) -> Option<(PathBuf, Mounted)> {
+fn parse(line: &[u8]) -> Option<(PathBuf, MountInfo)> {
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let mut words = line.split(|byte| *byte == b' ');
     let device = number(&text(words.nth(2)?)).unwrap_or(0);
@@ -276,7 +276,7 @@ fn parse(line: &[u8]) -> Option<(PathBuf, Mounted)> {
     let options = words.next()?.split(|byte| *byte == b',').map(text).collect();
     let mut words = words.skip_while(|word| *word != b"-").skip(1);
     let (kind, source) = (text(words.next()?), text(words.next()?));
-    Some((mount_point, Mounted { kind, source, options, device }))
+    Some((mount_point, MountInfo { kind, source, options, device }))
 }
 
 /// `8:1`, as stat(2) has it.

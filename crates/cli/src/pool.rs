@@ -20,7 +20,7 @@ use crate::advice::command;
 use crate::client::{self, Client};
 use crate::config;
 use crate::mounts;
-use crate::probe::Reply;
+use crate::probe::ProbeReply;
 use crate::text::visible_path;
 
 /// How long a daemon may take to say how it is: one that hangs is dealt with all the same.
@@ -190,12 +190,12 @@ pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
         return Ok(pool);
     }
     match mounts::found_at(given) {
-        Reply::Yes(found) if found.is_file => return configured(&config::read(given)?.spec.mount),
-        Reply::Silent => {
+        ProbeReply::Yes(found) if found.is_file => return configured(&config::read(given)?.spec.mount),
+        ProbeReply::Silent => {
             let silence = mounts::silence(given).unwrap_or_default();
             return Err(PoolError::Silent { path: visible_path(given), silence });
         }
-        Reply::Yes(_) | Reply::No(_) => {}
+        ProbeReply::Yes(_) | ProbeReply::No(_) => {}
     }
     let given_path = absolute(given)?;
     if left_covers().iter().any(|cover| cover.pool == given_path) {

@@ -43,7 +43,7 @@ pub(crate) enum Question {
 
 /// A question about a path that has a long answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum ProbeKind {
     /// All that a configuration is compared with.
     See,
     /// The path without symbolic links: a [`Resolved`].
@@ -54,16 +54,16 @@ pub(crate) enum Look {
     LastingStaging,
 }
 
-impl Look {
-    const ALL: [(Look, &str); 4] = [
-        (Look::See, "see"),
-        (Look::Resolve, "resolve"),
-        (Look::VolatileStaging, "volatile-staging"),
-        (Look::LastingStaging, "lasting-staging"),
+impl ProbeKind {
+    const ALL: [(ProbeKind, &str); 4] = [
+        (ProbeKind::See, "see"),
+        (ProbeKind::Resolve, "resolve"),
+        (ProbeKind::VolatileStaging, "volatile-staging"),
+        (ProbeKind::LastingStaging, "lasting-staging"),
     ];
 
     fn word(self) -> &'static str {
-        Look::ALL.iter().find(|(look, _)| *look == self).map_or("", |(_, word)| word)
+        ProbeKind::ALL.iter().find(|(look, _)| *look == self).map_or("", |(_, word)| word)
     }
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Found {
 
 /// What came back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum ProbeReply {
     /// It is there, and what was asked for can be done.
     Yes(Found),
     /// It fails with this error.
@@ -137,16 +137,16 @@ pub(crate) enum Reply {
 type Said = Result<Found, i32>;
 
 /// Asks, and waits for the reply for at most `limit`.
-pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> Reply {
+pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> ProbeReply {
     match run(question.word(), path, limit) {
-        Some(Said::Ok(found)) => Reply::Yes(found),
-        Some(Said::Err(error)) => Reply::No(Errno::from_raw_os_error(error)),
-        None => Reply::Silent,
+        Some(Said::Ok(found)) => ProbeReply::Yes(found),
+        Some(Said::Err(error)) => ProbeReply::No(Errno::from_raw_os_error(error)),
+        None => ProbeReply::Silent,
     }
 }
 
 /// Has a process look at a path; nothing if it does not say in time what it found.
-pub(crate) fn look_at<T: DeserializeOwned>(look: Look, path: &Path, limit: Duration) -> Option<T> {
+pub(crate) fn look_at<T: DeserializeOwned>(look: ProbeKind, path: &Path, limit: Duration) -> Option<T> {
     run(look.word(), path, limit)
 }
 
@@ -198,14 +198,14 @@ fn listen<T: DeserializeOwned>(child: &mut Child, until: Instant) -> Option<T> {
 /// The other side: answers if this process was started to ask. `tell` says as JSON what a look finds.
 pub(crate) fn answer(
     args: &[std::ffi::OsString],
-    tell: impl Fn(Look, &Path) -> serde_json::Result<String>,
+    tell: impl Fn(ProbeKind, &Path) -> serde_json::Result<String>,
 ) -> Option<ExitCode> {
     let [_, option, word, path] = args else { return None };
     if option != OPTION {
         return None;
     }
     let path = Path::new(path);
-    let known = Look::ALL.iter().find(|(_, known)| word == known);
+    let known = ProbeKind::ALL.iter().find(|(_, known)| word == known);
     let said = if let Some((asked, _)) = known {
         tell(*asked, path)
     } else {
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn only_the_process_that_was_started_to_ask_answers() {
         let args = |words: &[&str]| words.iter().map(std::ffi::OsString::from).collect::<Vec<_>>();
-        let nothing = |_: Look, _: &Path| Ok(String::new());
+        let nothing = |_: ProbeKind, _: &Path| Ok(String::new());
         assert!(answer(&args(&["umbrella", "status", "--probe", "/"]), nothing).is_none());
         assert!(answer(&args(&["umbrella", "--probe", "what", "/"]), nothing).is_none());
     }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use umbrella_units::ByteSize;
 
-use crate::mounts::{self, Mounted};
+use crate::mounts::{self, MountInfo};
 use crate::text::visible;
 
 /// What there is below.
@@ -78,7 +78,7 @@ pub(crate) fn look(path: &Path) -> std::io::Result<Storage> {
     }
     let mounted = mounts::above(&path);
     let (at, kind, source) = match &mounted {
-        Some((at, Mounted { kind, source, .. })) => (at.as_path(), kind.as_str(), source.as_str()),
+        Some((at, MountInfo { kind, source, .. })) => (at.as_path(), kind.as_str(), source.as_str()),
         None => (Path::new("/"), "unknown", ""),
     };
     let space = rustix::fs::statvfs(&path).ok();
@@ -110,7 +110,7 @@ pub(crate) fn mounted_disks() -> Vec<Storage> {
 }
 
 /// Whether somebody's files may lie there.
-fn is_data(at: &Path, mounted: &Mounted) -> bool {
+fn is_data(at: &Path, mounted: &MountInfo) -> bool {
     const KINDS: [&str; 8] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "jfs", "bcachefs"];
     const SYSTEM: [&str; 9] = ["/boot", "/efi", "/usr", "/var", "/etc", "/home", "/snap", "/run", "/nix"];
     let is_system = at == Path::new("/") || SYSTEM.iter().any(|system| at.starts_with(system));
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn system_folders_and_package_images_are_no_disks_of_somebody() {
-        let mounted = |kind: &str, source: &str| Mounted {
+        let mounted = |kind: &str, source: &str| MountInfo {
             kind: kind.to_owned(),
             source: source.to_owned(),
             options: Vec::new(),

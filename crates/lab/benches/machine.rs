@@ -7,7 +7,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use umbrella_lab::machine::{Computer, Config, Layout};
 use umbrella_lab::result::Setting;
-use umbrella_lab::workload::{ClientId, Step, Workload};
+use umbrella_lab::workload::{ClientId, FileOperation, Workload};
 use umbrella_model::device::profiles::{Options, profile};
 use umbrella_model::page_cache::PageCacheConfig;
 use umbrella_model::scheduler::scheduler;
@@ -25,7 +25,7 @@ struct Requests {
 }
 
 impl Workload for Requests {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         None
     }
 
@@ -33,11 +33,15 @@ impl Workload for Requests {
         1
     }
 
-    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<Step> {
+    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<FileOperation> {
         self.left = self.left.checked_sub(1)?;
         let page = self.random.below(self.pages);
         let (file, offset, size) = (FileId::DEVICE, ByteSize(page * PAGE_BYTES), ByteSize(PAGE_BYTES));
-        Some(if self.write { Step::Write { file, offset, size } } else { Step::Read { file, offset, size } })
+        Some(if self.write {
+            FileOperation::Write { file, offset, size }
+        } else {
+            FileOperation::Read { file, offset, size }
+        })
     }
 }
 

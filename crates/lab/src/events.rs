@@ -8,7 +8,7 @@ use std::io::{BufRead, Read};
 
 use serde::Serialize;
 use thiserror::Error;
-use umbrella_policy::writeback::record::{Reader, RecordError, Step};
+use umbrella_policy::writeback::record::{RecordEntry, RecordError, RecordReader};
 use umbrella_policy::writeback::{DirtyPage, WriteBack, WriteBackError, find_policy};
 use umbrella_units::{BlockNo, Nanos, PageKey, Pages};
 
@@ -136,7 +136,7 @@ pub struct Replayed {
 /// Decides a record again: by `other`, or by the policy that decided then. A difference from what that one did is an
 /// error.
 pub fn replay(mut input: impl BufRead, other: Option<&str>) -> Result<Replayed, EventsError> {
-    let mut reader = Reader::new();
+    let mut reader = RecordReader::new();
     let mut steps = Vec::new();
     let mut line = Vec::new();
     let mut number = 0;
@@ -202,16 +202,16 @@ impl Run {
         Ok(Run { policy: WriteBack::parse(name)?, is_other, so_far, answer: Vec::new() })
     }
 
-    fn step(&mut self, step: Step) -> Result<(), EventsError> {
+    fn step(&mut self, step: RecordEntry) -> Result<(), EventsError> {
         match step {
-            Step::Event(now, event) => {
+            RecordEntry::Event(now, event) => {
                 self.so_far.events += 1;
                 self.so_far.ends_at = now;
                 self.policy.on(now, event);
                 // What a short file can make of itself in memory is bounded.
                 if self.policy.dirty() > MOST_DIRTY { Err(EventsError::TooMuchDirty) } else { Ok(()) }
             }
-            Step::Selected { now, want, pages } => self.select(now, want, &pages),
+            RecordEntry::Selected { now, want, pages } => self.select(now, want, &pages),
         }
     }
 

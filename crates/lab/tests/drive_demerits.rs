@@ -89,7 +89,7 @@ fn the_page_has_a_curve_of_each_for_reads_and_writes() {
     let drive = DriveProfile::parse(include_str!("fixtures/drive.toml")).expect("the fixture is a profile");
     let trace = Measurements::read(Cursor::new("R Hit 0 8 900 10\nW Hit 400 8 5000 10\n")).expect("two requests");
     let [program, date, command] = ["Umbrella", "2026-01-02", "umbrella lab disk validate"].map(str::to_owned);
-    let origin = html::Origin { program, date, command };
+    let origin = html::Provenance { program, date, command };
     let page = html::demerit_page("a <drive>", &validate(&drive, &trace).expect("it has them"), &origin);
     let text = page.replacen("<!DOCTYPE html>", "", 1);
     let parsed = roxmltree::Document::parse(&text).expect("the page is well-formed");

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use umbrella_lab::trace::{
-    self, Compression, Devices, Encoder, Event, Format, MAX_LINE, OpenOptions, Order, Origin, Problem, Reader, Record,
-    Skipped, Strictness, Summary, TraceError, TraceOp, Unwritable, WriteError, Writer,
+    self, Compression, Devices, Encoder, Event, Format, MAX_LINE, OpenOptions, Order, Problem, Record, Skipped,
+    Strictness, Summary, TimeOrigin, TraceError, TraceOp, TraceReader, Unwritable, WriteError, Writer,
 };
 use umbrella_units::{ByteSize, Nanos};
 
@@ -57,7 +57,7 @@ fn at_resolution(records: &[Record], nanos: u64) -> Vec<Record> {
     records.iter().map(|record| Record { time: Nanos(record.time.0 / nanos * nanos), ..*record }).collect()
 }
 
-fn from_bytes(bytes: &[u8], options: &OpenOptions) -> Result<Reader, TraceError> {
+fn from_bytes(bytes: &[u8], options: &OpenOptions) -> Result<TraceReader, TraceError> {
     trace::from_reader(Cursor::new(bytes.to_vec()), options)
 }
 
@@ -132,7 +132,7 @@ fn compressed_traces_are_read_whatever_they_are_called() {
 #[test]
 fn any_event_of_blkparse_can_be_chosen() {
     for (event, delay) in [(Event::Queue, 0), (Event::Insert, 500), (Event::Issue, 900), (Event::Complete, 90_000)] {
-        let options = OpenOptions { event, origin: Origin::AsRecorded, ..OpenOptions::default() };
+        let options = OpenOptions { event, origin: TimeOrigin::AsRecorded, ..OpenOptions::default() };
         let (records, _) = trace::read_all(fixture("sample.blkparse.txt"), &options).unwrap();
         assert_eq!(records.len(), 6, "{event:?}");
         assert_eq!(records[0].time, Nanos(5_000 + delay), "{event:?}");
@@ -142,7 +142,7 @@ fn any_event_of_blkparse_can_be_chosen() {
 #[test]
 fn any_event_of_a_binary_recording_can_be_chosen() {
     for (event, delay) in [(Event::Queue, 0), (Event::Issue, 900), (Event::Complete, 90_000)] {
-        let options = OpenOptions { event, origin: Origin::AsRecorded, ..OpenOptions::default() };
+        let options = OpenOptions { event, origin: TimeOrigin::AsRecorded, ..OpenOptions::default() };
         let (records, _) = trace::read_all(fixture("sample.blktrace"), &options).unwrap();
         assert_eq!(records.len(), 6, "{event:?}");
         assert_eq!(records[0].time, Nanos(6_000 - 1_000 + delay), "{event:?}");
@@ -214,7 +214,7 @@ fn what_is_no_binary_record_ends_a_trace_and_is_told_of() {
 #[test]
 fn what_a_request_of_biosnoop_waited_is_taken_off_its_time() {
     let text = "0.1 sh 1 sda R 8 512 200.0\n1.0 sh 1 sda W 8 512 100.0 200.0\n1.0 a b c 1 sdb WS 8 512 0.0\n";
-    let options = OpenOptions { origin: Origin::AsRecorded, ..OpenOptions::default() };
+    let options = OpenOptions { origin: TimeOrigin::AsRecorded, ..OpenOptions::default() };
     let times: Vec<u64> = read(text.as_bytes(), &options).unwrap().iter().map(|record| record.time.0).collect();
     assert_eq!(times, [0, 700_000_000, 1_000_000_000]);
 }

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use umbrella_lab::trace::{self, Format, OpenOptions, Origin, Record, Strictness, Summary, TraceError};
+use umbrella_lab::trace::{self, Format, OpenOptions, Record, Strictness, Summary, TimeOrigin, TraceError};
 use umbrella_units::{ByteSize, Nanos};
 
 const MIB: f64 = (1 << 20) as f64;
@@ -277,7 +277,7 @@ fn the_record_with_the_corrupt_time_is_counted_or_is_an_error() {
 #[test]
 fn times_can_be_had_as_they_were_recorded() {
     let Some(folder) = folder("recorded times") else { return };
-    let options = OpenOptions { origin: Origin::AsRecorded, ..OpenOptions::default() };
+    let options = OpenOptions { origin: TimeOrigin::AsRecorded, ..OpenOptions::default() };
     let first = trace::open(folder.join("msr_wdev_1_week.msr.csv.gz"), &options).unwrap().next().unwrap().unwrap();
     assert_eq!(first.time, Nanos(12_816_641_031_806_099_900));
     assert_eq!(first.offset, ByteSize(3_165_323_264));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use umbrella_lab::trace::{self, Devices, Event, Format, OpenOptions, Origin, Record, Strictness, TraceOp, Writer};
+use umbrella_lab::trace::{self, Devices, Event, Format, OpenOptions, Record, Strictness, TimeOrigin, TraceOp, Writer};
 use umbrella_units::{ByteSize, Nanos};
 
 /// Categories of an event (blktrace_api.h).
@@ -162,7 +162,7 @@ fn replayed_by_fio(iolog: &Path) -> Duration {
 }
 
 fn length(iolog: &Path) -> Duration {
-    let options = OpenOptions { origin: Origin::AsRecorded, ..OpenOptions::default() };
+    let options = OpenOptions { origin: TimeOrigin::AsRecorded, ..OpenOptions::default() };
     let last = trace::open(iolog, &options).unwrap().last().unwrap().unwrap();
     Duration::from_nanos(last.time.0)
 }

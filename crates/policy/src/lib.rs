@@ -17,4 +17,4 @@ pub mod writeback;
 pub use error::PolicyError;
 pub use natural_order::natural_order;
 pub use param_info::{ParamInfo, ParamKind};
-pub use params::{Params, Spec, Values};
+pub use params::{ParamValues, Params, Spec};

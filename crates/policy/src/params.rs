@@ -34,7 +34,7 @@ impl Params {
     }
 
     /// Checks the parameters against those that the policy has.
-    pub(crate) fn check(&self, policy: &'static str, infos: &'static [ParamInfo]) -> Result<Values, PolicyError> {
+    pub(crate) fn check(&self, policy: &'static str, infos: &'static [ParamInfo]) -> Result<ParamValues, PolicyError> {
         let mut values = BTreeMap::new();
         for info in infos {
             let text = self.given.get(info.name).map_or(info.default, String::as_str);
@@ -42,7 +42,7 @@ impl Params {
             values.insert(info.name, info.value(text).ok_or_else(bad)?);
         }
         match self.given.keys().find(|name| !values.contains_key(name.as_str())) {
-            None => Ok(Values { values }),
+            None => Ok(ParamValues { values }),
             Some(name) => Err(PolicyError::UnknownParam {
                 policy,
                 param: name.clone(),
@@ -94,11 +94,11 @@ impl FromStr for Spec {
 
 /// A policy's parameters, all of them, checked. To ask for one that the policy has not declared gives zero.
 #[derive(Debug, Clone)]
-pub struct Values {
+pub struct ParamValues {
     values: BTreeMap<&'static str, u64>,
 }
 
-impl Values {
+impl ParamValues {
     fn get(&self, name: &str) -> u64 {
         self.values.get(name).copied().unwrap_or(0)
     }

@@ -1,6 +1,6 @@
 //! What a balance over very many files takes of memory: in a process of its own, as the kernel counts it.
 
-use umbrella_policy::balance::{Found, Inventory, Member};
+use umbrella_policy::balance::{Inventory, InventoryFile, Member};
 use umbrella_units::ByteSize;
 
 /// Bytes that the process had in memory at most.
@@ -24,7 +24,7 @@ fn a_file_takes_little_memory_while_a_group_is_evened_out() {
         let bytes = ByteSize(4096 * (1 + file.wrapping_mul(0x9E37_79B9_7F4A_7C15) % 1000));
         let on = [0, 0, 0, 1, 1, 2][(file % 6) as usize];
         used[on].0 += bytes.0;
-        inventory.note((on as u16, 0, file), Found { on, may_be_on: &[0, 1, 2, 3], bytes }, []);
+        inventory.note((on as u16, 0, file), InventoryFile { on, may_be_on: &[0, 1, 2, 3], bytes }, []);
     }
     let noted = peak();
     let members = used.map(|used| Member { total: ByteSize(10 << 40), used, room: ByteSize(1 << 40), files: u64::MAX });

@@ -30,15 +30,15 @@ pub(crate) enum Reach {
 
 /// Counts the reported writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Turn(pub(crate) u64);
+pub(crate) struct WriteSequence(pub(crate) u64);
 
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct WrittenFile {
     pub(crate) life: Life,
     pub(crate) reach: Reach,
     pub(crate) places: Places,
     /// The last write.
-    pub(crate) written: Turn,
+    pub(crate) written: WriteSequence,
     /// A write-back failed, and that was not reported yet.
     pub(crate) failed: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Answer {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Files {
-    known: FxHashMap<FileId, Known>,
+    known: FxHashMap<FileId, WrittenFile>,
     promises: Promises,
     lives: u64,
     kept: usize,
@@ -66,15 +66,15 @@ impl Files {
         Files { known: FxHashMap::default(), promises: Promises::new(geometry), lives: 0, kept: 0, extents: 0 }
     }
 
-    pub(crate) fn get(&self, file: FileId) -> Option<&Known> {
+    pub(crate) fn get(&self, file: FileId) -> Option<&WrittenFile> {
         self.known.get(&file)
     }
 
-    pub(crate) fn get_mut(&mut self, file: FileId) -> Option<&mut Known> {
+    pub(crate) fn get_mut(&mut self, file: FileId) -> Option<&mut WrittenFile> {
         self.known.get_mut(&file)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (FileId, &Known)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (FileId, &WrittenFile)> {
         self.known.iter().map(|(file, known)| (*file, known))
     }
 
@@ -90,8 +90,13 @@ impl Files {
         }
         self.lives += 1;
         self.kept += usize::from(matches!(reach, Reach::Kept(_)));
-        let known =
-            Known { life: Life(self.lives), reach, places: Places::default(), written: Turn::default(), failed: false };
+        let known = WrittenFile {
+            life: Life(self.lives),
+            reach,
+            places: Places::default(),
+            written: WriteSequence::default(),
+            failed: false,
+        };
         self.known.insert(file, known);
     }
 
@@ -119,7 +124,7 @@ impl Files {
     /// Gives the descriptors of files back that are not dirty.
     pub(crate) fn give_back(&mut self, is_dirty: impl Fn(FileId) -> bool) {
         if self.kept > 0 {
-            let idle = |file: FileId, known: &Known| matches!(known.reach, Reach::Kept(_)) && !is_dirty(file);
+            let idle = |file: FileId, known: &WrittenFile| matches!(known.reach, Reach::Kept(_)) && !is_dirty(file);
             self.known.retain(|file, known| known.failed || !idle(*file, known));
             self.count();
         }
@@ -164,7 +169,7 @@ impl Files {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.known.capacity() * size_of::<(FileId, Known)>() + self.extents * size_of::<Mapped>()
+        self.known.capacity() * size_of::<(FileId, WrittenFile)>() + self.extents * size_of::<Mapped>()
     }
 }
 

@@ -28,7 +28,7 @@ use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 
 use crate::file::PageRange;
 use crate::files::{MOST_OPEN, Opened};
-use crate::shared::{Shared, Waits};
+use crate::shared::{CompletionMode, Shared};
 use crate::sys;
 
 /// Pages chosen at once.
@@ -234,8 +234,8 @@ impl FlushLoop<'_> {
         let Some(Sent { run, fd }) = self.sent.pop_front() else { return };
         self.sent_pages.0 -= run.range.pages.0;
         let waited = match self.shared.waits {
-            Waits::Reporting => sys::wait_written(fd.as_fd(), run.range),
-            Waits::Silent => {
+            CompletionMode::Reporting => sys::wait_written(fd.as_fd(), run.range),
+            CompletionMode::Silent => {
                 self.wait_silently(fd.as_fd(), run.range);
                 Ok(())
             }

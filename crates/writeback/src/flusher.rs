@@ -13,14 +13,14 @@ use umbrella_units::{ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 
 use crate::error::FlusherError;
 use crate::file::{FileRef, PageRange};
-use crate::files::{Answer, Reach, Turn};
+use crate::files::{Answer, Reach, WriteSequence};
 use crate::gate::{Gate, PATIENCE};
 use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
 use crate::settings::{Limits, Settings};
-use crate::shared::{self, Shared, Waits};
-use crate::state::{State, Tally};
+use crate::shared::{self, CompletionMode, Shared};
+use crate::state::{FlusherState, Tally};
 use crate::status::Status;
 use crate::sys::{self, DiskShare, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
@@ -34,7 +34,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What was written up to now; see [`Flusher::mark`].
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(Turn);
+pub struct Mark(WriteSequence);
 
 /// See the module. Events are reported after the call that causes them. Nothing here waits for a disk, except that a
 /// file's places may have to be read.
@@ -52,22 +52,22 @@ impl std::fmt::Debug for Flusher {
 impl Flusher {
     /// Starts ordered write-back of the file system that `root` lies on; `root` must be open for reading.
     pub fn start(root: OwnedFd, settings: Settings) -> Result<Arc<Flusher>, FlusherError> {
-        Flusher::begin(root, settings, Waits::Reporting)
+        Flusher::begin(root, settings, CompletionMode::Reporting)
     }
 
     /// Starts ordered write-back of a file system that others write to. Errors of a write-back stay for those who sync
     /// their files: they are not seen here, and [`Flusher::take_error`] knows none.
     pub fn start_for_others(root: OwnedFd, settings: Settings) -> Result<Arc<Flusher>, FlusherError> {
-        Flusher::begin(root, settings, Waits::Silent)
+        Flusher::begin(root, settings, CompletionMode::Silent)
     }
 
-    fn begin(root: OwnedFd, settings: Settings, waits: Waits) -> Result<Arc<Flusher>, FlusherError> {
+    fn begin(root: OwnedFd, settings: Settings, waits: CompletionMode) -> Result<Arc<Flusher>, FlusherError> {
         let limits = settings.limits;
         let ledger = Ledger::new(settings)?;
         let share = Share::new(DiskShare::of(root.as_fd()));
         let (allowance, _) = share.allowance(KernelDirty::read());
         let handle = sys::handle_of(root.as_fd()).and_then(|handle| sys::open_handle(root.as_fd(), &handle));
-        let state = State::new(ledger, Geometry::of(root.as_fd()));
+        let state = FlusherState::new(ledger, Geometry::of(root.as_fd()));
         let shared = Arc::new(Shared {
             waits,
             has_handles: handle.is_ok(),
@@ -159,7 +159,7 @@ impl Flusher {
     }
 
     /// Does something to the state, and tells what is dirty then.
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn change(&self, change: impl FnOnce(&mut FlusherState)) {
         let mut state = self.shared.state.lock();
         change(&mut state);
         self.shared.tell_level(&state);

@@ -39,7 +39,7 @@ struct Waiter {
 
 /// Figures for the status.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Waits {
+pub(crate) struct GateStats {
     pub(crate) waiting: u64,
     pub(crate) held: u64,
     pub(crate) waited: Nanos,
@@ -70,7 +70,7 @@ impl Window {
     }
 }
 
-struct State {
+struct GateState {
     waiting: VecDeque<Waiter>,
     thresholds: Thresholds,
     /// The last writer that was let go: when, and how many pages it wrote.
@@ -87,7 +87,7 @@ struct State {
 
 /// See the module.
 pub(crate) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
     /// Pages dirty or on their way.
     level: AtomicU64,
@@ -109,7 +109,7 @@ impl Gate {
     pub(crate) fn new(thresholds: Thresholds, patience: Duration) -> Gate {
         let now = Instant::now();
         Gate {
-            state: Mutex::new(State {
+            state: Mutex::new(GateState {
                 waiting: VecDeque::new(),
                 thresholds,
                 last: (now, Pages(0)),
@@ -199,9 +199,9 @@ impl Gate {
         self.state.lock().thresholds
     }
 
-    pub(crate) fn waits(&self) -> Waits {
+    pub(crate) fn waits(&self) -> GateStats {
         let state = self.state.lock();
-        Waits {
+        GateStats {
             waiting: state.waiting.len() as u64,
             held: state.waits,
             waited: Nanos(u64::try_from(state.waited.as_nanos()).unwrap_or(u64::MAX)),
@@ -246,7 +246,7 @@ impl Gate {
     }
 }
 
-impl State {
+impl GateState {
     /// Those whose turn has come; when it is nobody's, how long until the next look.
     fn due(&mut self, level: Pages, now: Instant, patience: Duration) -> (Vec<Waiter>, Duration) {
         let Some(first) = self.waiting.front() else { return (Vec::new(), TICK) };

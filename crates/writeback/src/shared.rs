@@ -10,13 +10,13 @@ use umbrella_units::{FileId, Nanos};
 use crate::error::FlusherError;
 use crate::gate::Gate;
 use crate::journal::Journal;
-use crate::state::State;
+use crate::state::FlusherState;
 use crate::sys::{self, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
 
 /// How the flusher learns that a run has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum CompletionMode {
     /// The kernel says so, with the error of a write-back, which then counts as reported: for files whose errors
     /// [`Shared::take_error`] hands on.
     Reporting,
@@ -27,12 +27,12 @@ pub(crate) enum Waits {
 /// See the module. Locks in this order: journal, state, gate.
 pub(crate) struct Shared {
     pub(crate) root: OwnedFd,
-    pub(crate) waits: Waits,
+    pub(crate) waits: CompletionMode,
     /// Whether files can be opened by handle.
     pub(crate) has_handles: bool,
     pub(crate) started: Instant,
     pub(crate) journal: Mutex<Option<Journal>>,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<FlusherState>,
     /// There is something to write back.
     pub(crate) work: Condvar,
     pub(crate) gate: Gate,
@@ -62,7 +62,7 @@ impl Shared {
     }
 
     /// Tells the gate and the other flushers how much is dirty.
-    pub(crate) fn tell_level(&self, state: &State) {
+    pub(crate) fn tell_level(&self, state: &FlusherState) {
         self.gate.set_level(state.level());
         self.share.tell(state.ledger.dirty());
     }
@@ -125,7 +125,7 @@ impl Shared {
     /// Changes the ledger in a way that may end the record, and writes its rest.
     pub(crate) fn with_record(
         &self,
-        change: impl FnOnce(&mut State) -> Result<Option<String>, FlusherError>,
+        change: impl FnOnce(&mut FlusherState) -> Result<Option<String>, FlusherError>,
     ) -> Result<(), FlusherError> {
         let mut journal = self.journal.lock();
         let rest = change(&mut self.state.lock())?;

@@ -5,7 +5,7 @@ use umbrella_policy::writeback::{DirtyPage, Event};
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 
 use crate::file::PageRange;
-use crate::files::{Answer, Files, MOST_OPEN, Reach, Turn};
+use crate::files::{Answer, Files, MOST_OPEN, Reach, WriteSequence};
 use crate::geometry::Geometry;
 use crate::ledger::Ledger;
 use crate::recency::Recency;
@@ -24,14 +24,14 @@ pub(crate) struct Tally {
 }
 
 /// See the module.
-pub(crate) struct State {
+pub(crate) struct FlusherState {
     pub(crate) ledger: Ledger,
     pub(crate) files: Files,
     pub(crate) recency: Recency,
     pub(crate) round: Round,
     /// Chosen, and not known to be on disk yet.
     pub(crate) in_flight: Pages,
-    pub(crate) turn: Turn,
+    pub(crate) turn: WriteSequence,
     pub(crate) tally: Tally,
     /// Files whose descriptors are to be closed; when it is full, all are. The flusher, which takes them, may hang.
     pub(crate) gone: Vec<FileId>,
@@ -50,15 +50,15 @@ struct Comparing {
     written: bool,
 }
 
-impl State {
-    pub(crate) fn new(ledger: Ledger, geometry: Geometry) -> State {
-        State {
+impl FlusherState {
+    pub(crate) fn new(ledger: Ledger, geometry: Geometry) -> FlusherState {
+        FlusherState {
             ledger,
             files: Files::new(geometry),
             recency: Recency::default(),
             round: Round::default(),
             in_flight: Pages(0),
-            turn: Turn::default(),
+            turn: WriteSequence::default(),
             tally: Tally::default(),
             gone: Vec::new(),
             resting: false,
@@ -185,14 +185,14 @@ impl State {
     }
 
     /// All of the file is on disk, unless it was written again since `turn`.
-    pub(crate) fn synced(&mut self, now: Nanos, file: FileId, turn: Turn) {
+    pub(crate) fn synced(&mut self, now: Nanos, file: FileId, turn: WriteSequence) {
         let Some(known) = self.files.get_mut(file).filter(|known| known.written <= turn) else { return };
         known.places.written_back();
         self.drop_from(now, file, PageIndex(0));
     }
 
     /// All files but those written since `turn` are on disk.
-    pub(crate) fn synced_all(&mut self, now: Nanos, turn: Turn) {
+    pub(crate) fn synced_all(&mut self, now: Nanos, turn: WriteSequence) {
         let files: Vec<FileId> = self.dirty_files().collect();
         for file in files {
             self.synced(now, file, turn);

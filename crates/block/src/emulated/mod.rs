@@ -33,7 +33,7 @@ use crate::error::{BlockError, Operation};
 use crate::spindle::{Power, Spindle};
 use clock::Clock;
 pub use clock::{BadTimeScale, TimeScale};
-use worker::{DiskWorker, Wanted, WorkerMessage};
+use worker::{DiskWorker, PendingRequest, WorkerMessage};
 
 /// Calls worth making to a disk with platters at once; it chooses among them.
 const QUEUE_DEPTH: u32 = 32;
@@ -158,7 +158,7 @@ impl EmulatedDisk {
     ) -> Result<(), BlockError> {
         let request = |start: u64| {
             let (lba, sectors) = (Lba(start), (range.end().0 - start).min(LONGEST) as u32);
-            self.order(operation, |at, answer| WorkerMessage::Serve(Wanted { at, op, lba, sectors, answer }))
+            self.order(operation, |at, answer| WorkerMessage::Serve(PendingRequest { at, op, lba, sectors, answer }))
         };
         let first = request(range.start.0)?;
         work()?;

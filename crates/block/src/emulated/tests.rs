@@ -29,7 +29,7 @@ fn worker(name: &str, options: &Options) -> DiskWorker {
 
 fn serve(worker: &mut DiskWorker, at: Nanos, op: Op, lba: u64) -> Receiver<()> {
     let (answer, answered) = sync_channel(1);
-    worker.take(WorkerMessage::Serve(Wanted { at, op, lba: Lba(lba), sectors: 8, answer }));
+    worker.take(WorkerMessage::Serve(PendingRequest { at, op, lba: Lba(lba), sectors: 8, answer }));
     answered
 }
 

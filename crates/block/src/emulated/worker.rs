@@ -18,7 +18,7 @@ use super::clock::Clock;
 /// A message from a caller, with the time of the call. The answer says that it is done.
 #[derive(Debug)]
 pub(super) enum WorkerMessage {
-    Serve(Wanted),
+    Serve(PendingRequest),
     Standby { at: Nanos, answer: SyncSender<()> },
     Wake { at: Nanos, answer: SyncSender<()> },
     Meter { at: Nanos, answer: SyncSender<Meter> },
@@ -27,7 +27,7 @@ pub(super) enum WorkerMessage {
 
 /// A request whose caller waits.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct PendingRequest {
     pub(super) at: Nanos,
     pub(super) op: Op,
     pub(super) lba: Lba,
@@ -45,7 +45,7 @@ struct Wish {
 pub(super) struct DiskWorker {
     device: Powered,
     /// Requests that the device has no room for, in their order.
-    waiting: VecDeque<Wanted>,
+    waiting: VecDeque<PendingRequest>,
     under_way: FxHashMap<RequestId, (Nanos, SyncSender<()>)>,
     wishes: Vec<Wish>,
     next: u64,
@@ -149,7 +149,7 @@ impl DiskWorker {
 
     fn admit(&mut self, now: Nanos) {
         while self.device.room() > 0 {
-            let Some(Wanted { at, op, lba, sectors, answer }) = self.waiting.pop_front() else { return };
+            let Some(PendingRequest { at, op, lba, sectors, answer }) = self.waiting.pop_front() else { return };
             let id = RequestId(self.next);
             self.next += 1;
             self.under_way.insert(id, (at, answer));

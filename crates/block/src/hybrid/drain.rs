@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use umbrella_policy::flash_cache::{
-    Chunk, DiskWrite, LogSector, MOST_WRITE, MOST_ZEROED_AT_ONCE, Part, Piece, Planner, frees, pass_end,
+    CachedExtent, DiskWrite, FlushChunk, FlushPlanner, LogSector, MOST_WRITE, MOST_ZEROED_AT_ONCE, WriteSource, frees,
+    pass_end,
 };
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
@@ -32,7 +33,7 @@ const LEAST_BUFFER: u64 = 2;
 
 /// A chunk, and what was read for it.
 struct Filled {
-    chunk: Chunk,
+    chunk: FlushChunk,
     buffer: Vec<u8>,
     /// Whether all of it is what was written.
     is_whole: bool,
@@ -98,7 +99,7 @@ impl HybridShared {
     /// it takes.
     fn drain_pass(&self, state: &mut MutexGuard<'_, HybridState>, end: LogSector) -> Result<(), HybridError> {
         let until = end.min(pass_end(&state.log));
-        let planner = Planner::new(self.options.algorithm, self.memory(), &state.log).up_to(until, &state.log);
+        let planner = FlushPlanner::new(self.options.algorithm, self.memory(), &state.log).up_to(until, &state.log);
         let until = planner.until();
         state.until_freed = self.options.until_freed(&state.log, until);
         let buffers = self.options.algorithm.buffers();
@@ -129,7 +130,7 @@ impl HybridShared {
     }
 
     /// Reads chunk after chunk into the buffers that come.
-    fn fill(&self, mut planner: Planner, to_fill: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
+    fn fill(&self, mut planner: FlushPlanner, to_fill: &Receiver<Vec<u8>>, filled: &SyncSender<Filled>) {
         for mut buffer in to_fill {
             let (chunk, sums, size) = {
                 let state = self.state.lock();
@@ -215,11 +216,11 @@ impl HybridShared {
 
     /// The log goes on without what it has damaged, where nothing newer was written meanwhile. Fails if the superblock
     /// has no room for that; then it stays in the log.
-    fn lose(&self, damaged: &Piece) -> Result<(), HybridError> {
+    fn lose(&self, damaged: &CachedExtent) -> Result<(), HybridError> {
         let mut state = self.state.lock();
         // The list covers durable records.
         self.flush_records(&mut state)?;
-        let behind = |newest: &Piece| damaged.source.at().0 + newest.range.start.0 - damaged.range.start.0;
+        let behind = |newest: &CachedExtent| damaged.source.at().0 + newest.range.start.0 - damaged.range.start.0;
         let newest = state.log.map().pieces(damaged.range);
         let lost: Vec<_> =
             newest.filter(|newest| newest.source.at().0 == behind(newest)).map(|newest| newest.range).collect();
@@ -240,7 +241,7 @@ impl HybridShared {
         let mut gathered = Vec::new();
         for part in &write.parts {
             match *part {
-                Part::Zeroes(sectors) => {
+                WriteSource::Zeroes(sectors) => {
                     at = self.write_gathered(at, &mut gathered)?;
                     let mut left = sectors;
                     while left > 0 {
@@ -251,7 +252,7 @@ impl HybridShared {
                         (at, left) = (range.end(), left - range.sectors);
                     }
                 }
-                Part::Buffer { from, sectors } => {
+                WriteSource::Buffer { from, sectors } => {
                     let bytes = buffer.get(span(from, sectors)).ok_or_else(|| {
                         let what = "the plan of a drain writes what it has not read";
                         BlockError::impossible(&self.flash.name, Operation::Read, what)

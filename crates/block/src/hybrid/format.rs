@@ -41,7 +41,7 @@ use uuid::Uuid;
 
 pub(super) use self::copies::{MOST_COPIES, decode_copies, encode_copies};
 pub(super) use self::record::{Content, Header, MOST_ENTRIES, Marks, RecordEntry, record_sectors};
-pub(super) use self::remains::Wanted;
+pub(super) use self::remains::ExpectedRecord;
 
 /// The version that this code writes.
 pub(super) const VERSION: u32 = 2;

@@ -1,7 +1,7 @@
 //! Reads sectors from where they are: pieces from the log, the rest from the disk.
 
 use smallvec::SmallVec;
-use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
+use umbrella_policy::flash_cache::{CachedExtent, LogMap, LogSector, Source};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::error::HybridError;
@@ -30,7 +30,7 @@ impl GatherError {
         }
     }
 
-    fn of(piece: &Piece, unread: Unread) -> GatherError {
+    fn of(piece: &CachedExtent, unread: Unread) -> GatherError {
         match unread {
             Unread::Failed(error) => GatherError::Flash(error),
             Unread::Damaged => GatherError::Damaged(piece.range),
@@ -40,13 +40,13 @@ impl GatherError {
 
 /// What the log has of a range: pieces, each with the checksums of its place in the log.
 pub(super) struct Cached {
-    pub(super) pieces: SmallVec<[Piece; 4]>,
+    pub(super) pieces: SmallVec<[CachedExtent; 4]>,
     sums: SmallVec<[Part; 4]>,
 }
 
 impl Cached {
     pub(super) fn of(map: &LogMap, sums: &LogChecksums, range: SectorRange) -> Cached {
-        let pieces: SmallVec<[Piece; 4]> = map.pieces(range).collect();
+        let pieces: SmallVec<[CachedExtent; 4]> = map.pieces(range).collect();
         Cached { sums: sums.parts(&pieces), pieces }
     }
 
@@ -54,7 +54,7 @@ impl Cached {
         self.pieces.iter().map(|piece| piece.range.sectors).sum()
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&Piece, &Part)> {
+    fn iter(&self) -> impl Iterator<Item = (&CachedExtent, &Part)> {
         self.pieces.iter().zip(&self.sums)
     }
 }
@@ -95,7 +95,7 @@ pub(super) const MOST_FAILED: usize = 16;
 /// A piece that was not copied to the disk, and why the log could not supply it.
 #[derive(Debug)]
 pub(super) struct LeftOut {
-    pub(super) piece: Piece,
+    pub(super) piece: CachedExtent,
     pub(super) why: Unread,
 }
 
@@ -127,7 +127,7 @@ fn copy_data(
     disk: &Half,
     flash: &Half,
     log_size: u64,
-    (piece, from, sums): (&Piece, LogSector, &Part),
+    (piece, from, sums): (&CachedExtent, LogSector, &Part),
     left_out: &mut Vec<LeftOut>,
 ) -> Result<(), BlockError> {
     let mut buffer = vec![0; piece.range.bytes().0 as usize];
@@ -147,7 +147,7 @@ fn copy_data(
         let (begin, end) = (from.0.max(block * BLOCK), (from.0 + piece.range.sectors).min((block + 1) * BLOCK));
         let start = Lba(piece.range.start.0 + begin - from.0);
         let from = LogSector(begin);
-        let own = Piece { range: SectorRange { start, sectors: end - begin }, source: Source::Log(from) };
+        let own = CachedExtent { range: SectorRange { start, sectors: end - begin }, source: Source::Log(from) };
         copy_data(disk, flash, log_size, (&own, from, &Part::from_slice(&[sum])), left_out)
     })
 }

@@ -101,7 +101,7 @@ fn labels_or_guess(disk: &Half, flash: &Half) -> Result<(Labels, Vec<HybridError
 
 /// A record of the log, as far as it says where that begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Found {
+struct FoundRecord {
     epoch: Epoch,
     at: LogSector,
 }
@@ -109,15 +109,15 @@ struct Found {
 /// The superblock of a log with these records; `None` if there are none of the flash.
 fn superblock_by_records(disk: &Half, flash: &Half, tag: Option<&DiskTag>) -> Option<FlashSuperblock> {
     let log_size = (flash.device.geometry().capacity.0 - LOG_START.0) / BLOCK * BLOCK;
-    let mut flashes: BTreeMap<Uuid, BTreeMap<RecordNo, Found>> = BTreeMap::new();
+    let mut flashes: BTreeMap<Uuid, BTreeMap<RecordNo, FoundRecord>> = BTreeMap::new();
     for_each_header(flash, log_size, |header| {
-        let (uuid, found) = (header.flash, Found { epoch: header.epoch, at: header.at });
+        let (uuid, found) = (header.flash, FoundRecord { epoch: header.epoch, at: header.at });
         // Of two with one number the earlier one was left over from before a crash.
         let newest = flashes.entry(uuid).or_default().entry(header.sequence).or_insert(found);
         *newest = (*newest).max(found);
     });
     let newest =
-        |records: &BTreeMap<RecordNo, Found>| records.iter().map(|(number, found)| (found.epoch, *number)).max();
+        |records: &BTreeMap<RecordNo, FoundRecord>| records.iter().map(|(number, found)| (found.epoch, *number)).max();
     let (uuid, records) = match tag {
         Some(tag) => flashes.remove_entry(&tag.flash).unwrap_or((tag.flash, BTreeMap::new())),
         None => flashes.into_iter().max_by_key(|(_, records)| newest(records))?,
@@ -129,8 +129,8 @@ fn superblock_by_records(disk: &Half, flash: &Half, tag: Option<&DiskTag>) -> Op
         (None, None) => return None,
     };
     // Where nothing is left the log is empty; the records before it tell that there was one.
-    let before = Found { epoch: last_epoch.unwrap_or(Epoch(0)), at: LogSector(0) };
-    let Found { epoch, at } = records.get(&first).copied().unwrap_or(before);
+    let before = FoundRecord { epoch: last_epoch.unwrap_or(Epoch(0)), at: LogSector(0) };
+    let FoundRecord { epoch, at } = records.get(&first).copied().unwrap_or(before);
     let epochs = last_epoch.into_iter().chain(tag.map(|tag| tag.epoch));
     Some(FlashSuperblock {
         version: VERSION,
@@ -154,10 +154,10 @@ fn superblock_by_records(disk: &Half, flash: &Half, tag: Option<&DiskTag>) -> Op
 }
 
 /// The first of the records that lead to this one, one number behind the other.
-fn begin_of(records: &BTreeMap<RecordNo, Found>, last: RecordNo) -> RecordNo {
+fn begin_of(records: &BTreeMap<RecordNo, FoundRecord>, last: RecordNo) -> RecordNo {
     let mut first = last;
     for (number, found) in records.range(..last).rev() {
-        let is_before = |next: &Found| found.epoch <= next.epoch && found.at < next.at;
+        let is_before = |next: &FoundRecord| found.epoch <= next.epoch && found.at < next.at;
         if number.next() != first || !records.get(&first).is_some_and(is_before) {
             break;
         }

@@ -8,7 +8,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 use super::error::Fault;
 use super::fillers::read_copies;
 use super::format::{
-    BLOCK, BLOCK_BYTES, Epoch, FlashSuperblock, Header, LOG_START, MOST_DATA, RecordNo, Wanted, record_sectors,
+    BLOCK, BLOCK_BYTES, Epoch, ExpectedRecord, FlashSuperblock, Header, LOG_START, MOST_DATA, RecordNo, record_sectors,
 };
 use super::half::Half;
 use super::sums::{LogChecksum, sums_of};
@@ -260,7 +260,7 @@ impl<'a> Scanner<'a> {
     pub(super) fn promised_remains(&mut self, expected: Expected) -> Result<Option<LogSector>, BlockError> {
         let FlashSuperblock { flash, epoch, .. } = *self.superblock;
         for at in self.places(expected.at) {
-            let wanted = Wanted { flash, epoch, sequence: expected.sequence, at };
+            let wanted = ExpectedRecord { flash, epoch, sequence: expected.sequence, at };
             if self.room(at) >= BLOCK && wanted.was_promised_in(self.window_from(at, BLOCK)?) {
                 return Ok(Some(at));
             }

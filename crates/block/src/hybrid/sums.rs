@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use smallvec::SmallVec;
-use umbrella_policy::flash_cache::{LogSector, Piece, Source};
+use umbrella_policy::flash_cache::{CachedExtent, LogSector, Source};
 use umbrella_units::{Lba, SECTOR_BYTES};
 
 use super::format::{BLOCK, BLOCK_BYTES, Content, Header, LOG_START};
@@ -72,8 +72,8 @@ impl LogChecksums {
     }
 
     /// Those of some pieces, one part for each.
-    pub(super) fn parts(&self, pieces: &[Piece]) -> SmallVec<[Part; 4]> {
-        let part = |piece: &Piece| match piece.source {
+    pub(super) fn parts(&self, pieces: &[CachedExtent]) -> SmallVec<[Part; 4]> {
+        let part = |piece: &CachedExtent| match piece.source {
             Source::Log(at) => self.part(at, piece.range.sectors),
             Source::Zeroes(_) => Part::new(),
         };

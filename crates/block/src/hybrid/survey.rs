@@ -12,7 +12,7 @@
 //! Sectors of flash that cannot be read count as damaged. Sectors in the superblock's list of earlier losses
 //! ([`super::lost_sectors`]) are lost until a later record replaces them.
 
-use umbrella_policy::flash_cache::{LogMap, LogSector, Piece, Source};
+use umbrella_policy::flash_cache::{CachedExtent, LogMap, LogSector, Source};
 use umbrella_units::{Lba, SectorRange};
 
 use super::error::HybridError;
@@ -167,12 +167,12 @@ impl Survey {
         self.map.is_empty() && self.unknown_records == 0
     }
 
-    fn is_certainly_lost(&self, piece: &Piece) -> bool {
+    fn is_certainly_lost(&self, piece: &CachedExtent) -> bool {
         piece.source.at() == LISTED || is_within(&self.lost, piece)
     }
 
     /// Whether what the log has of these sectors is lost, perhaps or certainly.
-    pub(super) fn is_lost(&self, piece: &Piece) -> bool {
+    pub(super) fn is_lost(&self, piece: &CachedExtent) -> bool {
         self.is_certainly_lost(piece) || is_within(&self.perhaps, piece)
     }
 
@@ -189,13 +189,13 @@ impl Survey {
     }
 
     /// What only the log has, and is not lost.
-    pub(super) fn whole(&self) -> impl Iterator<Item = Piece> + '_ {
+    pub(super) fn whole(&self) -> impl Iterator<Item = CachedExtent> + '_ {
         self.map.pieces_from(Lba(0)).filter(|piece| !self.is_lost(piece))
     }
 }
 
 /// Whether the log has a piece in one of these parts, which are in order.
-fn is_within(parts: &[(LogSector, LogSector)], piece: &Piece) -> bool {
+fn is_within(parts: &[(LogSector, LogSector)], piece: &CachedExtent) -> bool {
     let at = piece.source.at();
     let behind = parts.partition_point(|(begin, _)| *begin <= at);
     behind.checked_sub(1).and_then(|last| parts.get(last)).is_some_and(|(_, end)| at < *end)

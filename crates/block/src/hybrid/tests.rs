@@ -23,7 +23,7 @@ mod verify;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use umbrella_policy::flash_cache::{Algorithm, Percent, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger, Percent};
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::format::{Epoch, LEAST_LOG, LOG_START, RecordNo, TAG_SECTORS};
@@ -114,7 +114,7 @@ pub(super) fn flash_of(log: u64) -> Memory {
 /// Drains only on demand, or when the log is full.
 pub(super) fn by_hand(algorithm: Algorithm) -> Options {
     Options {
-        when: When::Full,
+        when: FlushTrigger::Full,
         algorithm,
         memory: ByteSize(256 << 10),
         drain_share: Percent(100),

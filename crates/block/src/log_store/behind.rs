@@ -20,12 +20,12 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use umbrella_policy::log_layout::{Place, Segment, SegmentNo, Shape};
+use umbrella_policy::log_layout::{LogBlock, Segment, SegmentNo, Shape};
 
 use super::buffer::CHUNK_BLOCKS;
 use super::chunks_behind::Behind;
 use super::follow::Replay;
-use super::format::{BLOCK_BYTES, ChunkHeader, Entry, Repeat, Sequence, Wanted, promised_in};
+use super::format::{BLOCK_BYTES, ChunkHeader, Entry, ExpectedChunk, Repeat, Sequence, promised_in};
 use super::headers::for_each_header;
 use super::loss::{BlockRuns, Loss};
 
@@ -71,7 +71,7 @@ impl Replay<'_> {
     }
 
     /// A chunk that was found behind the end of the log.
-    fn behind_at(&self, place: Place, number: Sequence) -> Option<ChunkHeader> {
+    fn behind_at(&self, place: LogBlock, number: Sequence) -> Option<ChunkHeader> {
         let counts = |header: &ChunkHeader| self.is_of_this_log(header) && header.sequence == number;
         self.named.chunk_header(&self.core.superblock, place).filter(counts)
     }
@@ -80,7 +80,7 @@ impl Replay<'_> {
     fn promised_at_end(&self) -> Option<Sequence> {
         let (shape, first) = (self.core.layout.shape(), self.core.next_sequence);
         let heads: Vec<_> = self.core.layout.heads().filter_map(|head| head.open).collect();
-        let wanted = Wanted {
+        let wanted = ExpectedChunk {
             epochs: self.core.epoch..=self.last_epoch,
             numbers: first..Sequence(first.0 + heads.len() as u64),
         };
@@ -128,7 +128,7 @@ impl Replay<'_> {
     }
 
     /// Gives `each` the chunks between two slots of a segment that come behind the end of the log.
-    fn for_each_later(&self, segment: SegmentNo, slots: Range<u32>, each: impl FnMut(Place, &ChunkHeader)) {
+    fn for_each_later(&self, segment: SegmentNo, slots: Range<u32>, each: impl FnMut(LogBlock, &ChunkHeader)) {
         let counts = |header: &ChunkHeader| {
             self.later.note(header, self.first_epoch);
             self.is_of_this_log(header) && header.sequence >= self.core.next_sequence

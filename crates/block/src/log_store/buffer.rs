@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use umbrella_policy::log_layout::{Place, SegmentNo, Stream};
+use umbrella_policy::log_layout::{LogBlock, SegmentNo, Stream};
 
 use super::format::{BLOCK_BYTES, ChunkHeader, Entry, FormatError, MAX_ENTRIES, Repeat, Sequence, Superblock};
 
@@ -17,7 +17,7 @@ pub(super) const MOST_UNMAPPED: usize = MAX_ENTRIES - (CHUNK_BLOCKS as usize - 1
 #[derive(Debug)]
 pub(super) struct Filling {
     /// Where its header goes.
-    start: Place,
+    start: LogBlock,
     entries: Vec<Entry>,
     /// Room for the header, then the data.
     bytes: Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) struct Chunk {
     /// Its number.
     pub(super) sequence: Sequence,
     /// Where its header goes.
-    pub(super) start: Place,
+    pub(super) start: LogBlock,
     /// Header and data.
     pub(super) bytes: Vec<u8>,
     /// The segment that ends with it.
@@ -40,7 +40,7 @@ pub(super) struct Chunk {
 
 impl Filling {
     /// An empty one, in memory that was used before.
-    pub(super) fn new(start: Place, mut bytes: Vec<u8>) -> Filling {
+    pub(super) fn new(start: LogBlock, mut bytes: Vec<u8>) -> Filling {
         bytes.clear();
         bytes.reserve_exact(CHUNK_BLOCKS as usize * BLOCK_BYTES);
         bytes.resize(BLOCK_BYTES, 0);
@@ -54,7 +54,7 @@ impl Filling {
     }
 
     /// Where its header goes.
-    pub(super) fn start(&self) -> Place {
+    pub(super) fn start(&self) -> LogBlock {
         self.start
     }
 
@@ -64,12 +64,12 @@ impl Filling {
     }
 
     /// The data at a place, if it is in here.
-    pub(super) fn block(&self, place: Place) -> Option<&[u8]> {
+    pub(super) fn block(&self, place: LogBlock) -> Option<&[u8]> {
         block(&self.bytes, self.start, place)
     }
 
     /// The block at this place was replaced before it was written: nobody must find it.
-    pub(super) fn kill(&mut self, place: Place) {
+    pub(super) fn kill(&mut self, place: LogBlock) {
         let nth = place.0.checked_sub(self.start.0 + 1).and_then(|nth| usize::try_from(nth).ok());
         if let Some(entry) = nth.and_then(|nth| self.entries.get_mut(nth)) {
             *entry = Entry::Dead;
@@ -96,13 +96,13 @@ impl Filling {
 
 impl Chunk {
     /// The data at a place, if it is in here.
-    pub(super) fn block(&self, place: Place) -> Option<&[u8]> {
+    pub(super) fn block(&self, place: LogBlock) -> Option<&[u8]> {
         block(&self.bytes, self.start, place)
     }
 }
 
 /// The data of a place in a chunk that starts at `start`.
-fn block(bytes: &[u8], start: Place, place: Place) -> Option<&[u8]> {
+fn block(bytes: &[u8], start: LogBlock, place: LogBlock) -> Option<&[u8]> {
     let nth = usize::try_from(place.0.checked_sub(start.0)?).ok().filter(|nth| *nth > 0)?;
     bytes.get(nth.checked_mul(BLOCK_BYTES)?..)?.get(..BLOCK_BYTES)
 }
@@ -122,13 +122,13 @@ pub(super) struct Chunks {
 
 impl Chunks {
     /// The data at a place, if it is not on the disk yet.
-    pub(super) fn block(&self, place: Place) -> Option<&[u8]> {
+    pub(super) fn block(&self, place: LogBlock) -> Option<&[u8]> {
         let filling = self.filling.iter().flatten().find_map(|chunk| chunk.block(place));
         filling.or_else(|| self.waiting.iter().chain(&self.writing).find_map(|chunk| chunk.block(place)))
     }
 
     /// The block at this place was replaced; if its chunk is not complete yet, it will say so.
-    pub(super) fn kill(&mut self, place: Place) {
+    pub(super) fn kill(&mut self, place: LogBlock) {
         for chunk in self.filling.iter_mut().flatten() {
             chunk.kill(place);
         }
@@ -149,7 +149,7 @@ impl Chunks {
     }
 
     /// Whether some block of the segment is not on the disk yet.
-    pub(super) fn has(&self, segment: SegmentNo, of: impl Fn(Place) -> SegmentNo) -> bool {
+    pub(super) fn has(&self, segment: SegmentNo, of: impl Fn(LogBlock) -> SegmentNo) -> bool {
         self.waiting.iter().chain(&self.writing).any(|chunk| of(chunk.start) == segment)
     }
 }
@@ -195,7 +195,7 @@ impl Window {
         &self,
         slot: u32,
         superblock: &Superblock,
-        at: Place,
+        at: LogBlock,
     ) -> Option<Result<ChunkHeader, FormatError>> {
         let from = slot.checked_sub(self.start)? as usize * BLOCK_BYTES;
         Some(ChunkHeader::parse(self.bytes.get(from..)?.get(..BLOCK_BYTES)?, superblock, at))
@@ -207,7 +207,7 @@ impl Window {
         &self,
         slot: u32,
         superblock: &Superblock,
-        at: Place,
+        at: LogBlock,
     ) -> Option<Result<(ChunkHeader, &[u8]), FormatError>> {
         let header = match self.header(slot, superblock, at)? {
             Ok(header) => header,

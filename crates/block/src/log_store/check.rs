@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use umbrella_policy::log_layout::{Absent, LOST, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State};
+use umbrella_policy::log_layout::{Absent, LOST, LogBlock, MapEntry, MapPage, PAGE_ENTRIES, SegmentNo, State};
 use umbrella_units::{BlockNo, ByteSize, PAGE_BYTES};
 use uuid::Uuid;
 
@@ -212,7 +212,7 @@ impl Check<'_> {
     }
 
     /// Whether something can lie at a place; takes it.
-    fn take(&mut self, place: Place) -> Result<(), fn(Place) -> Option<Problem>> {
+    fn take(&mut self, place: LogBlock) -> Result<(), fn(LogBlock) -> Option<Problem>> {
         let layout = &self.recovered.core.layout;
         let shape = layout.shape();
         let number = shape.segment(place);
@@ -334,7 +334,7 @@ impl Check<'_> {
         }
         let shape = self.recovered.core.layout.shape();
         let mut unnamed = std::mem::take(&mut self.unnamed);
-        let mut note = |place: Place, block: Option<BlockNo>| {
+        let mut note = |place: LogBlock, block: Option<BlockNo>| {
             let own = unnamed.get_mut(&shape.segment(place)).filter(|own| shape.slot(place) > own.from);
             if let Some(own) = own {
                 own.add(block);
@@ -400,17 +400,17 @@ impl Check<'_> {
         Ok(named)
     }
 
-    fn read(&self, number: SegmentNo, at: Place, buffer: &mut [u8]) -> Result<(), Problem> {
+    fn read(&self, number: SegmentNo, at: LogBlock, buffer: &mut [u8]) -> Result<(), Problem> {
         let read = self.named.log(&self.recovered.core.superblock, at, buffer);
         read.map_err(|error| Problem::Unreadable(number, error))
     }
 
     /// How many entries of a chunk the map agrees with.
-    fn entries(&mut self, header: &ChunkHeader, at: Place, window: &[u8]) -> u32 {
+    fn entries(&mut self, header: &ChunkHeader, at: LogBlock, window: &[u8]) -> u32 {
         let mut named = 0;
         for (entry, slot) in header.slots() {
             let Some(slot) = slot else { continue };
-            let place = Place(at.0 + u64::from(slot.0));
+            let place = LogBlock(at.0 + u64::from(slot.0));
             let problem = match *entry {
                 Entry::Data { block, .. } | Entry::Copy { block, .. } if self.lies_at(block, place) => {
                     Problem::Damaged(block, place)
@@ -433,7 +433,7 @@ impl Check<'_> {
         named
     }
 
-    fn lies_at(&mut self, block: BlockNo, place: Place) -> bool {
+    fn lies_at(&mut self, block: BlockNo, place: LogBlock) -> bool {
         loop {
             match self.recovered.core.map.get(block) {
                 Ok(entry) => return entry.is_some_and(|entry| entry.place == place),

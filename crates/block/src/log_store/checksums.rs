@@ -9,7 +9,7 @@
 //! A checksum is kept with the number of its block mixed in, so that another block at that place is found as well. It
 //! takes 4 bytes a block, for as many segments as half of the memory of the map has room for.
 
-use umbrella_policy::log_layout::{Layout, Place, SegmentNo, Shape, State as SegmentState};
+use umbrella_policy::log_layout::{Layout, LogBlock, SegmentNo, Shape, State as SegmentState};
 use umbrella_units::BlockNo;
 
 use super::format::{Checksum, ChunkHeader, Entry};
@@ -75,22 +75,22 @@ impl BlockChecksums {
     }
 
     /// What the header of a chunk says.
-    pub(super) fn note_chunk(&mut self, layout: &Layout, place: Place, header: &ChunkHeader) {
+    pub(super) fn note_chunk(&mut self, layout: &Layout, place: LogBlock, header: &ChunkHeader) {
         for (entry, slot) in header.slots() {
             if let Some(slot) = slot {
-                self.note(layout, Place(place.0 + u64::from(slot.0)), entry);
+                self.note(layout, LogBlock(place.0 + u64::from(slot.0)), entry);
             }
         }
     }
 
     /// Where to go on following the chunks of a segment, to get to a place.
-    pub(super) fn followed(&self, shape: Shape, at: Place) -> Place {
+    pub(super) fn followed(&self, shape: Shape, at: LogBlock) -> LogBlock {
         let known = self.segments.get(shape.segment(at).0 as usize).and_then(Option::as_ref);
-        Place(at.0 - u64::from(shape.slot(at)) + u64::from(known.map_or(0, |known| known.followed)))
+        LogBlock(at.0 - u64::from(shape.slot(at)) + u64::from(known.map_or(0, |known| known.followed)))
     }
 
     /// What the headers of chunks say that were followed so far.
-    pub(super) fn follow(&mut self, layout: &Layout, chunks: &[(Place, ChunkHeader)]) {
+    pub(super) fn follow(&mut self, layout: &Layout, chunks: &[(LogBlock, ChunkHeader)]) {
         for (place, header) in chunks {
             self.note_chunk(layout, *place, header);
             let shape = layout.shape();
@@ -102,7 +102,7 @@ impl BlockChecksums {
     }
 
     /// What lies at a place.
-    pub(super) fn note(&mut self, layout: &Layout, place: Place, entry: &Entry) {
+    pub(super) fn note(&mut self, layout: &Layout, place: LogBlock, entry: &Entry) {
         let (Entry::Data { block, checksum, .. } | Entry::Copy { block, checksum, .. }) = *entry else { return };
         let shape = layout.shape();
         let number = shape.segment(place);
@@ -120,7 +120,7 @@ impl BlockChecksums {
     }
 
     /// What must lie at a place; [`Tag::NONE`] if that is not known.
-    pub(super) fn get(&mut self, shape: Shape, place: Place) -> Tag {
+    pub(super) fn get(&mut self, shape: Shape, place: LogBlock) -> Tag {
         let known = self.segments.get_mut(shape.segment(place).0 as usize).and_then(Option::as_mut);
         known.map_or(Tag::NONE, |known| {
             known.used = true;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use umbrella_policy::log_layout::Place;
+use umbrella_policy::log_layout::LogBlock;
 
 use super::format::{ChunkHeader, Sequence};
 
@@ -14,14 +14,14 @@ pub(super) const MOST_CHUNKS: usize = if cfg!(test) { 4096 } else { 1 << 20 };
 /// are read again where they are needed.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
-    places: BTreeMap<Sequence, Place>,
+    places: BTreeMap<Sequence, LogBlock>,
     mark: (Sequence, Sequence),
     furthest: Sequence,
 }
 
 impl Behind {
     /// Notes a chunk. Of two with one number the first that is noted counts.
-    pub(super) fn note(&mut self, place: Place, header: &ChunkHeader) {
+    pub(super) fn note(&mut self, place: LogBlock, header: &ChunkHeader) {
         if let Some((flushed, promised)) = header.mark() {
             self.mark = (self.mark.0.max(flushed), self.mark.1.max(promised));
         }
@@ -48,12 +48,12 @@ impl Behind {
     }
 
     /// Where a chunk lies.
-    pub(super) fn place(&self, number: Sequence) -> Option<Place> {
+    pub(super) fn place(&self, number: Sequence) -> Option<LogBlock> {
         self.places.get(&number).copied()
     }
 
     /// The chunks with these numbers, in order.
-    pub(super) fn range(&self, first: Sequence, last: Sequence) -> impl Iterator<Item = (Sequence, Place)> {
+    pub(super) fn range(&self, first: Sequence, last: Sequence) -> impl Iterator<Item = (Sequence, LogBlock)> {
         self.places.range(first..=last).map(|(number, place)| (*number, *place))
     }
 

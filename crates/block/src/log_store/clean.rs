@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::{
-    Clock, Goal, MapPage, PAGE_ENTRIES, Place, Relief, SegmentNo, State as SegmentState,
+    CleaningGoal, Clock, LogBlock, MapPage, PAGE_ENTRIES, Relief, SegmentNo, State as SegmentState,
 };
 use umbrella_units::{BlockNo, Pages};
 
@@ -125,7 +125,11 @@ impl StoreShared {
     }
 
     /// Does what the layout asks for; whether anything was gained.
-    pub(super) fn relieve(&self, state: &mut MutexGuard<'_, StoreState>, goal: Goal) -> Result<bool, LogStoreError> {
+    pub(super) fn relieve(
+        &self,
+        state: &mut MutexGuard<'_, StoreState>,
+        goal: CleaningGoal,
+    ) -> Result<bool, LogStoreError> {
         // Until then nothing becomes free.
         while state.mending {
             self.room.wait(state);
@@ -165,7 +169,7 @@ impl StoreShared {
             self.room.wait(state);
             Ok(true)
         } else {
-            self.relieve(state, Goal::Due)
+            self.relieve(state, CleaningGoal::Due)
         };
         state.wanted -= 1;
         state.counts.slowed += 1;
@@ -190,7 +194,7 @@ impl StoreShared {
 
     /// Cleans the next victims, which are read at once. What has been read is cleaned although another may have become
     /// a little better meanwhile: reading costs more than that.
-    fn clean(&self, state: &mut MutexGuard<'_, StoreState>, goal: Goal) -> Result<(), LogStoreError> {
+    fn clean(&self, state: &mut MutexGuard<'_, StoreState>, goal: CleaningGoal) -> Result<(), LogStoreError> {
         let chosen = state.core.layout.victims(goal, self.pace().victims_at_once());
         let victims: Vec<_> = chosen.into_iter().filter_map(|number| ChosenVictim::now(state, number)).collect();
         let begun = Instant::now();
@@ -317,14 +321,14 @@ impl StoreShared {
         &self,
         state: &mut MutexGuard<'_, StoreState>,
         header: &ChunkHeader,
-        at: Place,
+        at: LogBlock,
         window: &[u8],
         (victim, pages): (ChosenVictim, &mut u64),
     ) -> Result<Cleaned, LogStoreError> {
         self.keep_unmapped(state, header, victim);
         for (nth, (entry, slot)) in header.slots().enumerate() {
             let Some(slot) = slot else { continue };
-            let from = Place(at.0 + u64::from(slot.0));
+            let from = LogBlock(at.0 + u64::from(slot.0));
             let begin = slot.0 as usize * BLOCK_BYTES;
             let Some(data) = window.get(begin..begin + BLOCK_BYTES) else { return Ok(Cleaned::Damaged) };
             if nth % AT_ONCE == AT_ONCE - 1 {
@@ -372,7 +376,7 @@ impl StoreShared {
     fn move_block(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
-        (entry, from): (&Entry, Place),
+        (entry, from): (&Entry, LogBlock),
         data: &[u8],
         (victim, pages): (ChosenVictim, &mut u64),
     ) -> Result<Cleaned, LogStoreError> {
@@ -425,7 +429,7 @@ impl StoreShared {
 }
 
 /// Has the next checkpoint write a page of the map, if it lies at `from`; whether it does.
-fn have_written_anew(state: &mut StoreState, page: MapPage, from: Place) -> Result<bool, Blocked> {
+fn have_written_anew(state: &mut StoreState, page: MapPage, from: LogBlock) -> Result<bool, Blocked> {
     if state.core.page_place(page)? != Some(from) {
         return Ok(false);
     }

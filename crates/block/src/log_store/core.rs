@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use umbrella_policy::log_layout::{
-    Absent, Full, Layout, LogicalMap, MapEntry, MapPage, Place, Put, SegmentNo, State, Stream,
+    Absent, Full, Layout, LogBlock, LogicalMap, MapEntry, MapPage, Put, SegmentNo, State, Stream,
 };
 use umbrella_units::{BlockNo, ByteSize};
 
@@ -137,7 +137,7 @@ impl Core {
     }
 
     /// The place of a page of the map; `None` if it was never written.
-    pub(super) fn page_place(&self, page: MapPage) -> Result<Option<Place>, Blocked> {
+    pub(super) fn page_place(&self, page: MapPage) -> Result<Option<LogBlock>, Blocked> {
         Ok(self.page_entry(page)?.map(IndexEntry::place))
     }
 
@@ -163,7 +163,7 @@ impl Core {
     pub(super) fn copy(
         &mut self,
         block: BlockNo,
-        from: Place,
+        from: LogBlock,
         data: &[u8],
         checksum: Checksum,
     ) -> Result<bool, Blocked> {
@@ -233,7 +233,7 @@ impl Core {
 
     fn append(&mut self, put: Put, entry: Entry, data: &[u8], origin: Origin) -> Result<(), Blocked> {
         let before = put.place.0.checked_sub(1).ok_or(Blocked::Impossible("a block has no header before it"))?;
-        let (start, stream) = (Place(before), usize::from(put.stream.0));
+        let (start, stream) = (LogBlock(before), usize::from(put.stream.0));
         let is_new = self.chunks.filling.get(stream).ok_or(NO_SUCH_STREAM)?.is_none();
         if is_new && self.layout.shape().slot(start) == 0 {
             self.begin(self.layout.shape().segment(start));

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use umbrella_policy::flash_cache::Percent;
-use umbrella_policy::log_layout::{BlockCost, Goal, MapPage, PAGE_ENTRIES, Pace, Place, SegmentNo, Standing, Victim};
+use umbrella_policy::log_layout::{
+    BlockCost, CleaningGoal, LogBlock, MapPage, PAGE_ENTRIES, Pace, SegmentNo, Standing, Victim,
+};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, Nanos, PAGE_BYTES, Pages};
 
 use super::core::{AfterCheckpoint, Blocked, Core};
@@ -225,7 +227,7 @@ impl LogStore {
         // Where there is no room for the map, cleaning gives it.
         while !self.shared.checkpoint(end)? {
             let mut state = self.shared.state.lock();
-            if !self.shared.relieve(&mut state, Goal::Due)? {
+            if !self.shared.relieve(&mut state, CleaningGoal::Due)? {
                 return Err(LogStoreError::NoRoom { device: self.shared.named.name.clone() });
             }
         }
@@ -300,12 +302,12 @@ impl StoreShared {
     }
 
     /// Where on the device a block of the log lies.
-    pub(super) fn device_block(&self, place: Place) -> BlockNo {
+    pub(super) fn device_block(&self, place: LogBlock) -> BlockNo {
         BlockNo(self.first.0 + place.0)
     }
 
     /// Reads blocks of the log.
-    pub(super) fn read_log(&self, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
+    pub(super) fn read_log(&self, at: LogBlock, buffer: &mut [u8]) -> Result<(), BlockError> {
         let block = self.device_block(at);
         self.moved(block, buffer.len());
         self.named.device.read(Lba(block.0 * BLOCK_SECTORS), buffer)

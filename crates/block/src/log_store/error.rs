@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 use umbrella_policy::PolicyError;
-use umbrella_policy::log_layout::{Place, ReplayError};
+use umbrella_policy::log_layout::{LogBlock, ReplayError};
 use umbrella_units::{BlockNo, ByteSize};
 
 use super::format::{ChooseError, FormatError, MapPageNo, PAGE_ENTRIES};
@@ -86,7 +86,7 @@ pub enum LogStoreError {
         /// Which page.
         page: MapPageNo,
         /// Where it should be.
-        place: Place,
+        place: LogBlock,
         /// What is wrong.
         source: Box<FormatError>,
     },
@@ -101,7 +101,7 @@ pub enum LogStoreError {
         /// Which block.
         block: BlockNo,
         /// Where it lies.
-        place: Place,
+        place: LogBlock,
     },
     /// The checksum of a block is lost with the header of its chunk, or that names another block.
     #[error(
@@ -114,7 +114,7 @@ pub enum LogStoreError {
         /// Which block.
         block: BlockNo,
         /// Where it lies.
-        place: Place,
+        place: LogBlock,
     },
     /// What the block held is lost, and known to be.
     #[error(

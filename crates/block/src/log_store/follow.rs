@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use umbrella_policy::log_layout::{Absent, Chunk, Clock, LogicalMap, MapEntry, Place};
+use umbrella_policy::log_layout::{Absent, Clock, FoundChunk, LogBlock, LogicalMap, MapEntry};
 use umbrella_units::BlockNo;
 
 use super::chunks_behind::Behind;
@@ -25,9 +25,9 @@ pub(super) struct Replay<'a> {
     /// What chunks say of newer checkpoints.
     pub(super) later: LaterCheckpoint,
     /// By stream: the next chunk there, if it has been looked for, and where.
-    pub(super) waiting: Vec<Option<(Place, Option<ChunkHeader>)>>,
+    pub(super) waiting: Vec<Option<(LogBlock, Option<ChunkHeader>)>>,
     /// Where it could not be read.
-    pub(super) unreadable: BTreeMap<Place, BlockError>,
+    pub(super) unreadable: BTreeMap<LogBlock, BlockError>,
     /// How far the log was flushed, and promised to be, as its chunks say.
     pub(super) mark: (Sequence, Sequence),
     /// What to do when a page of the map cannot be used.
@@ -76,7 +76,7 @@ impl Replay<'_> {
         loop {
             while let Some((place, header)) = self.next() {
                 let mut data = vec![0; header.data_blocks() as usize * BLOCK_BYTES];
-                let at = self.core.superblock.device_block(Place(place.0 + 1));
+                let at = self.core.superblock.device_block(LogBlock(place.0 + 1));
                 if let Err(error) = self.named.block(at, &mut data) {
                     self.unreadable.insert(place, error);
                     break;
@@ -99,10 +99,10 @@ impl Replay<'_> {
 
     /// The chunk that comes next in order, if some stream has it. Of two with its number the later one: the other was
     /// abandoned.
-    pub(super) fn next(&mut self) -> Option<(Place, ChunkHeader)> {
+    pub(super) fn next(&mut self) -> Option<(LogBlock, ChunkHeader)> {
         let wanted = self.core.next_sequence;
         let heads: Vec<_> = self.core.layout.heads().collect();
-        let mut latest: Option<(Place, ChunkHeader)> = None;
+        let mut latest: Option<(LogBlock, ChunkHeader)> = None;
         for (stream, head) in heads.into_iter().enumerate() {
             let Some((segment, slot)) = head.open else { continue };
             let shape = self.core.layout.shape();
@@ -128,7 +128,7 @@ impl Replay<'_> {
     }
 
     /// The header of a chunk that a stream wrote after the checkpoint.
-    fn header(&mut self, place: Place, stream: usize) -> Option<ChunkHeader> {
+    fn header(&mut self, place: LogBlock, stream: usize) -> Option<ChunkHeader> {
         let mut block = [0; BLOCK_BYTES];
         if let Err(error) = self.named.block(self.core.superblock.device_block(place), &mut block) {
             self.unreadable.insert(place, error);
@@ -148,7 +148,7 @@ impl Replay<'_> {
 
     /// How many streams go on behind the end of the log: with a chunk that is not whole, or one that comes after a gap.
     pub(super) fn abandoned(&self) -> u64 {
-        let ahead = |(_, header): &&(Place, Option<ChunkHeader>)| {
+        let ahead = |(_, header): &&(LogBlock, Option<ChunkHeader>)| {
             header.as_ref().is_some_and(|header| header.sequence >= self.core.next_sequence)
         };
         self.waiting.iter().flatten().filter(ahead).count() as u64
@@ -157,7 +157,7 @@ impl Replay<'_> {
     /// Takes a chunk; of its data only what is whole, by its slots behind the header.
     pub(super) fn enter(
         &mut self,
-        place: Place,
+        place: LogBlock,
         header: &ChunkHeader,
         is_whole: impl Fn(Slot) -> bool,
     ) -> Result<(), LogStoreError> {
@@ -165,7 +165,7 @@ impl Replay<'_> {
         self.core.sums.note_chunk(&self.core.layout, place, header);
         self.core.discards.note(chunk.segment, &header.entries);
         for (entry, slot) in header.slots() {
-            let here = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
+            let here = LogBlock(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
             match *entry {
                 Entry::Data { block, .. } | Entry::Copy { block, .. } if !slot.is_none_or(&is_whole) => {
                     self.lose(block)?;
@@ -189,11 +189,11 @@ impl Replay<'_> {
     }
 
     /// A chunk comes next, at this place.
-    pub(super) fn begin(&mut self, place: Place, repeat: Repeat, clock: Clock) -> Result<Chunk, LogStoreError> {
+    pub(super) fn begin(&mut self, place: LogBlock, repeat: Repeat, clock: Clock) -> Result<FoundChunk, LogStoreError> {
         let shape = self.core.layout.shape();
         let (segment, start) = (shape.segment(place), shape.slot(place));
         let end = start + repeat.blocks;
-        let chunk = Chunk { stream: repeat.stream, segment, start, end, next: repeat.next, clock };
+        let chunk = FoundChunk { stream: repeat.stream, segment, start, end, next: repeat.next, clock };
         let replay = |source| LogStoreError::Replay { device: self.named.name.clone(), source };
         self.core.layout.replay_chunk(chunk).map_err(replay)?;
         if start == 0 {
@@ -204,7 +204,7 @@ impl Replay<'_> {
     }
 
     /// All that the chunk says has been entered.
-    pub(super) fn end(&mut self, chunk: Chunk) -> Result<(), LogStoreError> {
+    pub(super) fn end(&mut self, chunk: FoundChunk) -> Result<(), LogStoreError> {
         // What a lost page hid had left the segment that the log goes on in.
         if let Some(next) = chunk.next.filter(|_| !self.core.unusable.is_empty() || self.core.map.lost() > 0) {
             self.core.layout.replay_emptied(next);

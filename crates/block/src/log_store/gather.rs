@@ -10,7 +10,7 @@
 
 use std::thread::ScopedJoinHandle;
 
-use umbrella_policy::log_layout::{MapPage, Place};
+use umbrella_policy::log_layout::{LogBlock, MapPage};
 
 use super::buffer::Window;
 use super::clean::ChosenVictim;
@@ -45,7 +45,7 @@ impl StoreShared {
 
     fn read_victim(&self, victim: ChosenVictim) -> Result<Window, BlockError> {
         let (pace, mut window) = (self.pace(), Window::default());
-        let start = Place(u64::from(victim.number.0) * self.segment_blocks);
+        let start = LogBlock(u64::from(victim.number.0) * self.segment_blocks);
         if pace.reads_only_live(victim.live, self.named.device.geometry().rotational) {
             self.gather(&mut window, start, victim.live.0)?;
         } else {
@@ -55,11 +55,11 @@ impl StoreShared {
     }
 
     /// Reads of a segment the headers, and what is live, until that has been found.
-    fn gather(&self, window: &mut Window, start: Place, live: u64) -> Result<(), BlockError> {
+    fn gather(&self, window: &mut Window, start: LogBlock, live: u64) -> Result<(), BlockError> {
         let segment_blocks = self.segment_blocks as u32;
         let (mut slot, mut found) = (0, 0);
         while slot + 1 < segment_blocks && found < live {
-            let at = Place(start.0 + u64::from(slot));
+            let at = LogBlock(start.0 + u64::from(slot));
             self.read_log(at, window.extend(slot, slot + 1))?;
             let (blocks, runs) = {
                 let mut state = self.state.lock();
@@ -74,7 +74,7 @@ impl StoreShared {
             let rest = (slot + 1, segment_blocks);
             let (runs, end) = if blocks <= BRIDGED { (vec![rest], segment_blocks) } else { (runs, slot + blocks) };
             for (first, behind) in runs {
-                self.read_log(Place(start.0 + u64::from(first)), window.extend(first, behind))?;
+                self.read_log(LogBlock(start.0 + u64::from(first)), window.extend(first, behind))?;
             }
             window.pad(end);
             slot = end;
@@ -88,13 +88,13 @@ impl StoreShared {
 fn live_runs(
     state: &mut StoreState,
     header: &ChunkHeader,
-    at: Place,
+    at: LogBlock,
     slot: u32,
 ) -> Result<(Vec<SlotRun>, u64), Blocked> {
     let (mut runs, mut found): (Vec<SlotRun>, u64) = (Vec::new(), 0);
     for (entry, behind) in header.slots() {
         let Some(behind) = behind else { continue };
-        let from = Place(at.0 + u64::from(behind.0));
+        let from = LogBlock(at.0 + u64::from(behind.0));
         let is_live = match *entry {
             Entry::Data { block, .. } | Entry::Copy { block, .. } => {
                 let there = state.core.map.get(block).map(|entry| entry.is_some_and(|entry| entry.place == from));

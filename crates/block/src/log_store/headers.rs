@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use umbrella_policy::log_layout::{Place, SegmentNo};
+use umbrella_policy::log_layout::{LogBlock, SegmentNo};
 
 use super::format::{BLOCK_BYTES, CheckpointNo, ChunkHeader, Sequence, Slot, Superblock};
 use super::named::NamedDevice;
@@ -21,7 +21,7 @@ pub(super) type Order = (CheckpointNo, Sequence);
 #[derive(Debug, Default)]
 pub(super) struct Headers {
     /// Chunks, and where they begin.
-    pub(super) chunks: Vec<(Place, ChunkHeader)>,
+    pub(super) chunks: Vec<(LogBlock, ChunkHeader)>,
     /// Whether each led to the next, so that there are no others.
     pub(super) is_whole: bool,
 }
@@ -30,7 +30,7 @@ pub(super) struct Headers {
 struct SegmentBlocks<'a> {
     named: &'a NamedDevice,
     superblock: &'a Superblock,
-    first: Place,
+    first: LogBlock,
     start: u32,
     piece: Vec<u8>,
 }
@@ -38,7 +38,7 @@ struct SegmentBlocks<'a> {
 impl SegmentBlocks<'_> {
     /// The header at a slot, if there is one.
     fn header(&mut self, slot: u32, ahead: u32) -> Option<ChunkHeader> {
-        let at = Place(self.first.0 + u64::from(slot));
+        let at = LogBlock(self.first.0 + u64::from(slot));
         if self.block(slot).is_none() {
             self.start = slot;
             self.piece.resize(ahead.max(1) as usize * BLOCK_BYTES, 0);
@@ -78,7 +78,7 @@ pub(super) fn for_each_header(
     segment: SegmentNo,
     slots: Range<u32>,
     counts: impl Fn(&ChunkHeader) -> bool,
-    mut each: impl FnMut(Place, &ChunkHeader),
+    mut each: impl FnMut(LogBlock, &ChunkHeader),
 ) -> bool {
     let shape = &superblock.shape;
     let first = shape.place(segment, Slot(0));
@@ -94,7 +94,7 @@ pub(super) fn for_each_header(
         let header = blocks.header(slot, ahead.min(end - slot)).filter(&counts);
         if let Some(header) = header.filter(|header| last.is_none_or(|last| last < order(header))) {
             last = Some(order(&header));
-            each(Place(first.0 + u64::from(slot)), &header);
+            each(LogBlock(first.0 + u64::from(slot)), &header);
             (slot, ahead) = (slot + header.blocks(), 1);
         } else {
             is_whole = false;

@@ -15,7 +15,7 @@
 //! Cost: a block for each stream, and one for each segment if the newest checkpoint is damaged or a stream waits for
 //! one that is not there.
 
-use umbrella_policy::log_layout::{Place, SegmentNo};
+use umbrella_policy::log_layout::{LogBlock, SegmentNo};
 
 use super::follow::Replay;
 use super::format::{CheckpointNo, ChunkHeader, Sequence};
@@ -66,7 +66,7 @@ impl Replay<'_> {
     /// Notes what the first chunk of a segment says; its number if it says nothing of flushes, as those of older
     /// programs do.
     fn note_begin(&mut self, segment: SegmentNo) -> Option<Sequence> {
-        let place: Place = self.core.layout.shape().place(segment, 0);
+        let place: LogBlock = self.core.layout.shape().place(segment, 0);
         let header = self.named.chunk_header(&self.core.superblock, place)?;
         self.note_later(&header);
         (header.mark().is_none() && self.later.note(&header, self.first_epoch)).then_some(header.sequence)

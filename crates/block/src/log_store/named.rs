@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use umbrella_policy::log_layout::{Entries, MapPage, PAGE_ENTRIES, Place, Segment, SegmentNo, State};
+use umbrella_policy::log_layout::{Entries, LogBlock, MapPage, PAGE_ENTRIES, Segment, SegmentNo, State};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba};
 
 use super::core::Core;
@@ -23,7 +23,7 @@ pub(super) struct NamedDevice {
 }
 
 /// A checkpoint that was found.
-pub(super) struct Found {
+pub(super) struct LoadedCheckpoint {
     pub(super) header: CheckpointHeader,
     pub(super) index: Vec<Option<IndexEntry>>,
     pub(super) table: Vec<Segment>,
@@ -77,12 +77,12 @@ impl NamedDevice {
     }
 
     /// Reads blocks of the log.
-    pub(super) fn log(&self, superblock: &Superblock, at: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
+    pub(super) fn log(&self, superblock: &Superblock, at: LogBlock, buffer: &mut [u8]) -> Result<(), BlockError> {
         self.block(superblock.device_block(at), buffer)
     }
 
     /// The header of the chunk at a place of the log, if one can be read there.
-    pub(super) fn chunk_header(&self, superblock: &Superblock, at: Place) -> Option<ChunkHeader> {
+    pub(super) fn chunk_header(&self, superblock: &Superblock, at: LogBlock) -> Option<ChunkHeader> {
         let mut block = [0; BLOCK_BYTES];
         self.log(superblock, at, &mut block).ok()?;
         ChunkHeader::parse(&block, superblock, at).ok()
@@ -108,7 +108,7 @@ impl NamedDevice {
     }
 
     /// The newest checkpoint that is whole.
-    pub(super) fn checkpoint(&self, superblock: &Superblock) -> Result<Found, LogStoreError> {
+    pub(super) fn checkpoint(&self, superblock: &Superblock) -> Result<LoadedCheckpoint, LogStoreError> {
         let found = [0, 1].map(|area| self.checkpoint_in(superblock, area));
         match found {
             [Ok(first), Ok(second)] => Ok(if first.header.number > second.header.number { first } else { second }),
@@ -125,7 +125,7 @@ impl NamedDevice {
                 let is_only = other.is_some() || in_doubt.is_some();
                 let newer = other.filter(|(header, _)| header.number > only.header.number);
                 let reaches = newer.map(|(header, _)| (header.number, header.next_sequence));
-                Ok(Found { reaches, in_doubt, is_only, ..only })
+                Ok(LoadedCheckpoint { reaches, in_doubt, is_only, ..only })
             }
             [Err(first), Err(second)] => Err(LogStoreError::Checkpoints {
                 device: self.name.clone(),
@@ -153,7 +153,7 @@ impl NamedDevice {
     fn first_of_area(&self, superblock: &Superblock, area: usize) -> Result<([u8; BLOCK_BYTES], BlockNo), FormatError> {
         let unreadable = |structure| FormatError::Unreadable { structure };
         let first = superblock.areas.get(area).ok_or(unreadable(Structure::Checkpoint))?.first;
-        let start = Place(u64::from(first.0) * u64::from(superblock.shape.segment_blocks()));
+        let start = LogBlock(u64::from(first.0) * u64::from(superblock.shape.segment_blocks()));
         let start = superblock.device_block(start);
         let mut block = [0; BLOCK_BYTES];
         self.block(start, &mut block).map_err(|_| unreadable(Structure::Checkpoint))?;
@@ -161,7 +161,7 @@ impl NamedDevice {
     }
 
     /// The checkpoint in an area.
-    pub(super) fn checkpoint_in(&self, superblock: &Superblock, area: usize) -> Result<Found, FormatError> {
+    pub(super) fn checkpoint_in(&self, superblock: &Superblock, area: usize) -> Result<LoadedCheckpoint, FormatError> {
         let (header, start) = self.checkpoint_header(superblock, area)?;
         let bytes = (header.payload.bytes.0 as usize).next_multiple_of(BLOCK_BYTES);
         let mut payload = vec![0; bytes];
@@ -178,7 +178,7 @@ impl NamedDevice {
                 *segment = Segment { state: State::System, ..Segment::FREE };
             }
         }
-        Ok(Found { header, index, table, area, reaches: None, in_doubt: None, is_only: false })
+        Ok(LoadedCheckpoint { header, index, table, area, reaches: None, in_doubt: None, is_only: false })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use umbrella_policy::log_layout::{MapPage, Place, SegmentNo};
+use umbrella_policy::log_layout::{LogBlock, MapPage, SegmentNo};
 use umbrella_units::BlockNo;
 
 use super::error::LogStoreError;
@@ -35,19 +35,19 @@ pub enum Problem {
     /// The checkpoint and the log after it count another number of lost blocks than the map has.
     LostCount(u64, u64),
     /// A block lies where nothing can be.
-    Misplaced(BlockNo, Place),
+    Misplaced(BlockNo, LogBlock),
     /// A page of the map does.
-    MisplacedPage(MapPage, Place),
+    MisplacedPage(MapPage, LogBlock),
     /// Two blocks lie at one place.
-    Twice(Place),
+    Twice(LogBlock),
     /// The segment table has another count of live blocks than the map.
     Live(SegmentNo, u32, u32),
     /// The chunks of a segment name fewer of the blocks that the map has there.
     Summary(SegmentNo, u32, u32),
     /// A block is not what was written.
-    Damaged(BlockNo, Place),
+    Damaged(BlockNo, LogBlock),
     /// A page of the map is not.
-    DamagedPage(MapPage, Place),
+    DamagedPage(MapPage, LogBlock),
     /// A part of a segment cannot be read.
     Unreadable(SegmentNo, BlockError),
     /// A header in a segment is damaged.

@@ -24,7 +24,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use umbrella_policy::log_layout::{
-    Entries, LOST, Layout, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES, Place, SegmentNo, State,
+    Entries, LOST, Layout, LogBlock, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES, SegmentNo, State,
 };
 
 use super::core::Core;
@@ -158,7 +158,7 @@ impl Rebuilt {
     /// Reads a page; takes what it names off what is left.
     fn look_at(&mut self, page: MapPage, named: &NamedDevice, core: &Core, left: &mut [u32]) {
         let shape = core.layout.shape();
-        let mut take = |place: Place| {
+        let mut take = |place: LogBlock| {
             if let Some(left) = left.get_mut(shape.segment(place).0 as usize) {
                 *left = left.saturating_sub(1);
             }
@@ -359,12 +359,12 @@ impl<'a> Newest<'a> {
         Some(newest)
     }
 
-    fn note(&mut self, place: Place, header: &ChunkHeader) {
+    fn note(&mut self, place: LogBlock, header: &ChunkHeader) {
         for (nth, (entry, slot)) in header.slots().enumerate() {
             let when = (order(header), nth);
             match *entry {
                 Entry::Data { block, stamp, .. } | Entry::Copy { block, stamp, .. } => {
-                    let place = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
+                    let place = LogBlock(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
                     let word = MapEntry::pack(Some(MapEntry { place, stamp }));
                     self.put(block.0..block.0 + 1, when, word);
                 }
@@ -405,7 +405,7 @@ impl<'a> Newest<'a> {
         newest.filter(|(when, _)| gone.is_none_or(|gone| gone < *when)).map_or(0, |(_, word)| word)
     }
 
-    fn places(&self) -> impl Iterator<Item = Place> {
+    fn places(&self) -> impl Iterator<Item = LogBlock> {
         let words =
             (0..self.pages.len()).flat_map(move |page| (0..PAGE_ENTRIES).map(move |index| self.at(page, index)));
         words.filter_map(MapEntry::unpack).map(|entry| entry.place)

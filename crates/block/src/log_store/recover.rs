@@ -44,7 +44,7 @@ use super::format::{
 };
 use super::later_checkpoint::LaterCheckpoint;
 use super::loss::{BlockRanges, Loss};
-use super::named::{Found, NamedDevice};
+use super::named::{LoadedCheckpoint, NamedDevice};
 use super::problem::Problem;
 use super::rebuild::{Rebuilt, rebuild, told};
 use crate::device::{BlockDevice, Durability};
@@ -334,7 +334,7 @@ fn standing(
     repair: Option<BlockNo>,
 ) -> Result<StoreAtCheckpoint, LogStoreError> {
     refuse_without_memory(&named.name, &superblock.shape, memory_of_machine())?;
-    let Found { header, index, table, area, reaches, in_doubt, is_only } = named.checkpoint(&superblock)?;
+    let LoadedCheckpoint { header, index, table, area, reaches, in_doubt, is_only } = named.checkpoint(&superblock)?;
     check_counts(&header).map_err(|source| named.format(source))?;
     let heads: Vec<_> = header
         .heads

@@ -18,7 +18,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use umbrella_policy::log_layout::{Absent, Place, SegmentNo};
+use umbrella_policy::log_layout::{Absent, LogBlock, SegmentNo};
 use umbrella_units::{BlockNo, ByteSize, Lba, PAGE_BYTES};
 
 use super::checkpoint::Progress;
@@ -111,7 +111,7 @@ struct BlockCopy {
     block: BlockNo,
     order: Order,
     nth: u32,
-    place: Place,
+    place: LogBlock,
     checksum: u32,
 }
 
@@ -277,7 +277,7 @@ impl Salvage {
     }
 
     /// All chunks that can be found.
-    fn chunks(&self, mut each: impl FnMut(Place, &ChunkHeader)) {
+    fn chunks(&self, mut each: impl FnMut(LogBlock, &ChunkHeader)) {
         let shape = &self.superblock.shape;
         for number in (0..shape.segments()).map(SegmentNo).filter(|number| !self.superblock.is_system(*number)) {
             let slots = 0..shape.segment_blocks();
@@ -335,14 +335,14 @@ impl CopyWindow {
         CopyWindow { first, end, versions: Vec::new(), since, gone, gone_pages }
     }
 
-    fn note(&mut self, place: Place, header: &ChunkHeader) {
+    fn note(&mut self, place: LogBlock, header: &ChunkHeader) {
         let order = order(header);
         for (nth, (entry, slot)) in (0..).zip(header.slots()) {
             match *entry {
                 Entry::Data { block, checksum, .. } | Entry::Copy { block, checksum, .. }
                     if (self.first..self.end).contains(&block) =>
                 {
-                    let place = Place(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
+                    let place = LogBlock(place.0 + slot.map_or(0, |slot| u64::from(slot.0)));
                     self.versions.push(BlockCopy { block, order, nth, place, checksum: checksum.0 });
                     if self.versions.len() >= MOST_VERSIONS {
                         self.shrink();
@@ -430,7 +430,7 @@ impl Headless {
 enum Mapping {
     Nothing,
     Lost,
-    At(Place),
+    At(LogBlock),
 }
 
 fn place_of(core: &mut Core, named: &NamedDevice, block: BlockNo) -> Result<Mapping, LogStoreError> {
@@ -470,7 +470,7 @@ impl Source<'_> {
     }
 
     /// Reads a block of the log; whether it could be.
-    fn read(&mut self, place: Place) -> bool {
+    fn read(&mut self, place: LogBlock) -> bool {
         let ahead = &mut *self.ahead;
         let from = |own: &Ahead| place.0.checked_sub(own.start).map(|nth| nth as usize * BLOCK_BYTES);
         if from(ahead).is_none_or(|from| from + BLOCK_BYTES > ahead.bytes.len()) {

@@ -12,7 +12,7 @@ use umbrella_units::BlockNo;
 use super::chunks_behind::Behind;
 use super::error::LogStoreError;
 use super::follow::Replay;
-use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Place, Sequence, Slot, joined};
+use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, LogBlock, Sequence, Slot, joined};
 
 /// The most blocks that may be lost. Lost discards may concern any number of blocks, and with more the map would not
 /// fit into memory.
@@ -48,12 +48,12 @@ impl Replay<'_> {
         joined(lost)
     }
 
-    fn take_what_is_whole(&mut self, place: Place, header: &ChunkHeader) -> Result<bool, LogStoreError> {
+    fn take_what_is_whole(&mut self, place: LogBlock, header: &ChunkHeader) -> Result<bool, LogStoreError> {
         let mut block = [0; BLOCK_BYTES];
         let (mut bad, mut lost) = (Vec::new(), Vec::new());
         for (entry, slot) in header.slots() {
             let (Some(slot), Some(checksum)) = (slot, entry.checksum()) else { continue };
-            let at = Place(place.0 + u64::from(slot.0));
+            let at = LogBlock(place.0 + u64::from(slot.0));
             let is_read = self.named.log(&self.core.superblock, at, &mut block).is_ok();
             if !is_read || Checksum::of(&block) != checksum {
                 bad.push(slot);

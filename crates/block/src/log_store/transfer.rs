@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use umbrella_policy::log_layout::{Absent, PAGE_ENTRIES, Place, SegmentNo};
+use umbrella_policy::log_layout::{Absent, LogBlock, PAGE_ENTRIES, SegmentNo};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, Lba, Pages, SECTOR_BYTES, SectorRange};
 
 use super::checksums::Tag;
@@ -22,7 +22,7 @@ const MOST_BETWEEN: u64 = 8;
 #[derive(Debug, Clone, Copy)]
 struct ReadRun {
     block: BlockNo,
-    place: Place,
+    place: LogBlock,
     /// That of its segment: when it is over, something else lay there meanwhile.
     life: Life,
     /// Where in the buffer, in blocks.
@@ -35,7 +35,7 @@ type ReadRuns = SmallVec<[ReadRun; 4]>;
 type Tags = SmallVec<[Tag; 16]>;
 
 /// The first block of runs that were read that is not what was written.
-fn damaged(runs: &[ReadRun], tags: &[Tag], buffer: &[u8]) -> Option<(BlockNo, Place)> {
+fn damaged(runs: &[ReadRun], tags: &[Tag], buffer: &[u8]) -> Option<(BlockNo, LogBlock)> {
     runs.iter().find_map(|run| {
         let (Some(data), Some(tags)) = (buffer.get(run.bytes()), tags.get(run.at..run.at + run.blocks)) else {
             // What cannot be compared is not passed on.
@@ -43,14 +43,14 @@ fn damaged(runs: &[ReadRun], tags: &[Tag], buffer: &[u8]) -> Option<(BlockNo, Pl
         };
         let blocks = (0..).zip(data.chunks(BLOCK_BYTES).zip(tags));
         let mut wrong = blocks.filter(|(nth, (data, tag))| !tag.fits(BlockNo(run.block.0 + nth), data));
-        wrong.next().map(|(nth, _)| (BlockNo(run.block.0 + nth), Place(run.place.0 + nth)))
+        wrong.next().map(|(nth, _)| (BlockNo(run.block.0 + nth), LogBlock(run.place.0 + nth)))
     })
 }
 
 impl ReadRun {
     /// The place behind it.
-    fn end(&self) -> Place {
-        Place(self.place.0 + self.blocks as u64)
+    fn end(&self) -> LogBlock {
+        LogBlock(self.place.0 + self.blocks as u64)
     }
 
     /// Where in the buffer it goes.
@@ -170,7 +170,7 @@ fn split(at: Lba) -> (BlockNo, usize) {
     (BlockNo(at.0 / BLOCK_SECTORS), (at.0 % BLOCK_SECTORS * SECTOR_BYTES) as usize)
 }
 
-fn segment(state: &StoreState, place: Place) -> SegmentNo {
+fn segment(state: &StoreState, place: LogBlock) -> SegmentNo {
     state.core.layout.shape().segment(place)
 }
 
@@ -279,7 +279,7 @@ impl StoreShared {
         &self,
         state: &mut MutexGuard<'_, StoreState>,
         block: BlockNo,
-    ) -> Result<Option<Place>, BlockError> {
+    ) -> Result<Option<LogBlock>, BlockError> {
         loop {
             let map = &mut state.core.map;
             match map.get(block) {
@@ -304,7 +304,7 @@ impl StoreShared {
                 return Ok(false);
             }
             for nth in 0..run.blocks as u64 {
-                if self.entry(state, BlockNo(run.block.0 + nth))? != Some(Place(run.place.0 + nth)) {
+                if self.entry(state, BlockNo(run.block.0 + nth))? != Some(LogBlock(run.place.0 + nth)) {
                     return Ok(false);
                 }
             }

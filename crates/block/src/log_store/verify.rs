@@ -1,7 +1,7 @@
 //! Whether a block that is read is the one that was written.
 
 use parking_lot::MutexGuard;
-use umbrella_policy::log_layout::Place;
+use umbrella_policy::log_layout::LogBlock;
 use umbrella_units::BlockNo;
 
 use super::buffer::CHUNK_BLOCKS;
@@ -23,12 +23,12 @@ const NEAR: u32 = 4;
 const MOST_FAILED: u32 = 4;
 
 /// The last chunk that begins in blocks that were read from `start` on, and those before it that lead to one another.
-fn chunks_in(bytes: &[u8], start: Place, superblock: &Superblock) -> Vec<(Place, ChunkHeader)> {
-    let mut found: Vec<(Place, ChunkHeader)> = Vec::new();
+fn chunks_in(bytes: &[u8], start: LogBlock, superblock: &Superblock) -> Vec<(LogBlock, ChunkHeader)> {
+    let mut found: Vec<(LogBlock, ChunkHeader)> = Vec::new();
     for (nth, bytes) in bytes.chunks(BLOCK_BYTES).enumerate().rev() {
-        let place = Place(start.0 + nth as u64);
+        let place = LogBlock(start.0 + nth as u64);
         let Ok(header) = ChunkHeader::parse(bytes, superblock, place) else { continue };
-        let leads_on = |(next, _): &(Place, ChunkHeader)| place.0 + u64::from(header.blocks()) == next.0;
+        let leads_on = |(next, _): &(LogBlock, ChunkHeader)| place.0 + u64::from(header.blocks()) == next.0;
         if found.last().is_none_or(leads_on) {
             found.push((place, header));
         }
@@ -45,7 +45,7 @@ impl StoreShared {
         &self,
         state: &mut MutexGuard<'_, StoreState>,
         block: BlockNo,
-        at: Place,
+        at: LogBlock,
     ) -> Result<(), BlockError> {
         let shape = state.core.layout.shape();
         let life = Life::now(state, shape.segment(at));
@@ -64,7 +64,7 @@ impl StoreShared {
         let mut looked_through = 0;
         loop {
             let blocks = length.min(CHUNK_BLOCKS).min(shape.slot(at));
-            let (start, count) = (Place(at.0 - u64::from(blocks)), blocks - looked_through);
+            let (start, count) = (LogBlock(at.0 - u64::from(blocks)), blocks - looked_through);
             if count == 0 {
                 break;
             }
@@ -97,7 +97,7 @@ impl StoreShared {
 
     /// The chunks from `from` on that lead to a place, as long as few more would at the length of the last one. One
     /// that cannot be read or is damaged leads nowhere.
-    fn chunks_up_to(&self, from: Place, at: Place, superblock: &Superblock) -> Vec<(Place, ChunkHeader)> {
+    fn chunks_up_to(&self, from: LogBlock, at: LogBlock, superblock: &Superblock) -> Vec<(LogBlock, ChunkHeader)> {
         let (mut found, mut place) = (Vec::new(), from);
         while place < at && (found.len() as u64) < FOLLOWED {
             let mut block = [0; BLOCK_BYTES];
@@ -105,7 +105,7 @@ impl StoreShared {
             let Some(header) = read.and_then(|()| ChunkHeader::parse(&block, superblock, place).ok()) else { break };
             let blocks = u64::from(header.blocks());
             found.push((place, header));
-            place = Place(place.0 + blocks);
+            place = LogBlock(place.0 + blocks);
             if at.0.saturating_sub(place.0) / blocks > FOLLOWED {
                 break;
             }
@@ -115,13 +115,13 @@ impl StoreShared {
 
     /// Reads blocks of the log to look for headers: one that cannot be read must not hide the others, and is zeroes. An
     /// error if many cannot.
-    fn read_what_can_be(&self, start: Place, buffer: &mut [u8]) -> Result<(), BlockError> {
+    fn read_what_can_be(&self, start: LogBlock, buffer: &mut [u8]) -> Result<(), BlockError> {
         if self.read_log(start, buffer).is_ok() {
             return Ok(());
         }
         let mut failed = 0;
         for (nth, block) in (0..).zip(buffer.chunks_mut(BLOCK_BYTES)) {
-            if let Err(error) = self.read_log(Place(start.0 + nth), block) {
+            if let Err(error) = self.read_log(LogBlock(start.0 + nth), block) {
                 failed += 1;
                 if failed > MOST_FAILED {
                     return Err(error);
@@ -133,7 +133,7 @@ impl StoreShared {
     }
 
     /// A block was read, and is not what was written.
-    pub(super) fn damaged(&self, state: &mut StoreState, block: BlockNo, place: Place) -> BlockError {
+    pub(super) fn damaged(&self, state: &mut StoreState, block: BlockNo, place: LogBlock) -> BlockError {
         state.counts.damaged_reads += 1;
         let error = LogStoreError::Damaged { device: self.named.name.clone(), block, place };
         tracing::error!(store = self.named.name, %error, "cannot read a block");

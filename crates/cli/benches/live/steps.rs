@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use umbrella_lab::workload::{BoxedWorkload, ClientId, Step};
+use umbrella_lab::workload::{BoxedWorkload, ClientId, FileOperation};
 use umbrella_units::{FileId, Nanos};
 
 use crate::{disk, host};
@@ -55,19 +55,22 @@ impl Names {
 
 /// A step with the path that it is about.
 struct Order {
-    step: Step,
+    step: FileOperation,
     path: PathBuf,
 }
 
-fn order(step: Step, names: &mut Names) -> Result<Order> {
+fn order(step: FileOperation, names: &mut Names) -> Result<Order> {
     let path = match step {
-        Step::Mkdir { dir: file, parent: dir } | Step::Create { file, dir } => names.add(file, dir)?,
-        Step::Write { file, .. } | Step::Read { file, .. } | Step::Truncate { file, .. } | Step::Fsync { file } => {
-            names.of(file)?
+        FileOperation::Mkdir { dir: file, parent: dir } | FileOperation::Create { file, dir } => {
+            names.add(file, dir)?
         }
-        Step::Delete { file } => names.0.remove(&file).context("the workload deletes a file twice")?,
-        Step::Sync => names.of(FileId(1))?,
-        Step::Think { .. } | Step::Phase { .. } => PathBuf::new(),
+        FileOperation::Write { file, .. }
+        | FileOperation::Read { file, .. }
+        | FileOperation::Truncate { file, .. }
+        | FileOperation::Fsync { file } => names.of(file)?,
+        FileOperation::Delete { file } => names.0.remove(&file).context("the workload deletes a file twice")?,
+        FileOperation::Sync => names.of(FileId(1))?,
+        FileOperation::Think { .. } | FileOperation::Phase { .. } => PathBuf::new(),
     };
     Ok(Order { step, path })
 }
@@ -89,9 +92,9 @@ pub(crate) fn prepare_apart(
         host::check()?;
         for (number, (names, client)) in places.iter_mut().enumerate() {
             let here = match step {
-                Step::Mkdir { .. } => true,
-                Step::Create { file, dir } => choose(file, dir) == number,
-                Step::Write { file, .. } => names.0.contains_key(&file),
+                FileOperation::Mkdir { .. } => true,
+                FileOperation::Create { file, dir } => choose(file, dir) == number,
+                FileOperation::Write { file, .. } => names.0.contains_key(&file),
                 _ => bail!("a workload prepares more than files"),
             };
             if here {
@@ -176,35 +179,41 @@ impl Client {
 
     fn carry_out(&mut self, Order { step, path }: &Order) -> Result<()> {
         match *step {
-            Step::Mkdir { .. } => fs::create_dir(path).with_context(|| shown("mkdir", path)),
-            Step::Create { file, .. } => {
+            FileOperation::Mkdir { .. } => fs::create_dir(path).with_context(|| shown("mkdir", path)),
+            FileOperation::Create { file, .. } => {
                 let made = OpenOptions::new().read(true).write(true).create_new(true).open(path);
                 self.keep(file, made.with_context(|| shown("create", path))?);
                 Ok(())
             }
-            Step::Write { file, offset, size } => self.pieces(offset.0, size.0, file, path, |opened, at, piece| {
-                opened.write_all_at(piece, at).with_context(|| shown("write", path))
-            }),
-            Step::Read { size, .. } if size.0 == 0 => fs::metadata(path).map(drop).with_context(|| shown("stat", path)),
-            Step::Read { file, offset, size } => self.pieces(offset.0, size.0, file, path, |opened, at, piece| {
-                // A file may be shorter than what a program asks for.
-                opened.read_at(piece, at).map(drop).with_context(|| shown("read", path))
-            }),
-            Step::Truncate { file, size } => {
+            FileOperation::Write { file, offset, size } => {
+                self.pieces(offset.0, size.0, file, path, |opened, at, piece| {
+                    opened.write_all_at(piece, at).with_context(|| shown("write", path))
+                })
+            }
+            FileOperation::Read { size, .. } if size.0 == 0 => {
+                fs::metadata(path).map(drop).with_context(|| shown("stat", path))
+            }
+            FileOperation::Read { file, offset, size } => {
+                self.pieces(offset.0, size.0, file, path, |opened, at, piece| {
+                    // A file may be shorter than what a program asks for.
+                    opened.read_at(piece, at).map(drop).with_context(|| shown("read", path))
+                })
+            }
+            FileOperation::Truncate { file, size } => {
                 self.opened(file, path)?.set_len(size.0).with_context(|| shown("truncate", path))
             }
-            Step::Delete { file } => {
+            FileOperation::Delete { file } => {
                 self.open.remove(&file);
                 let removed = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
                 removed.with_context(|| shown("delete", path))
             }
-            Step::Fsync { file } => self.opened(file, path)?.sync_all().with_context(|| shown("fsync", path)),
-            Step::Sync => disk::sync(path),
-            Step::Think { time } => {
+            FileOperation::Fsync { file } => self.opened(file, path)?.sync_all().with_context(|| shown("fsync", path)),
+            FileOperation::Sync => disk::sync(path),
+            FileOperation::Think { time } => {
                 thread::sleep(Duration::from_nanos(time.0).div_f64(self.speed));
                 Ok(())
             }
-            Step::Phase { .. } => Ok(()),
+            FileOperation::Phase { .. } => Ok(()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Workloads that the lab does not have by name; it can run them all the same.
 
-use umbrella_lab::workload::{BoxedWorkload, ClientId, Step, Workload};
+use umbrella_lab::workload::{BoxedWorkload, ClientId, FileOperation, Workload};
 use umbrella_units::{ByteSize, FileId, Nanos, SplitMix64};
 
 const FILES_A_DIRECTORY: u64 = 100;
@@ -34,19 +34,19 @@ impl RandomFiles {
 
 impl Workload for RandomFiles {
     /// First the directories, then each file and what is in it.
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         let directories = self.files.div_ceil(FILES_A_DIRECTORY);
         let number = self.prepared;
         self.prepared += 1;
         if number < directories {
-            return Some(Step::Mkdir { dir: Self::directory(number), parent: FileId(1) });
+            return Some(FileOperation::Mkdir { dir: Self::directory(number), parent: FileId(1) });
         }
         let (number, writes) = ((number - directories) / 2, (number - directories) % 2 == 1);
         let file = Self::file(number);
         match writes {
             _ if number >= self.files => None,
-            false => Some(Step::Create { file, dir: Self::directory(number / FILES_A_DIRECTORY) }),
-            true => Some(Step::Write { file, offset: ByteSize(0), size: self.size }),
+            false => Some(FileOperation::Create { file, dir: Self::directory(number / FILES_A_DIRECTORY) }),
+            true => Some(FileOperation::Write { file, offset: ByteSize(0), size: self.size }),
         }
     }
 
@@ -54,11 +54,11 @@ impl Workload for RandomFiles {
         1
     }
 
-    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<Step> {
+    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<FileOperation> {
         self.writes = self.writes.checked_sub(1)?;
         let file = Self::file(self.random.below(self.files));
         let offset = ByteSize(self.random.below(self.size.0 / self.io.0) * self.io.0);
-        Some(Step::Write { file, offset, size: self.io })
+        Some(FileOperation::Write { file, offset, size: self.io })
     }
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct First {
 }
 
 impl Workload for First {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         self.of.prepare()
     }
 
@@ -79,7 +79,7 @@ impl Workload for First {
         self.of.clients()
     }
 
-    fn next(&mut self, client: ClientId, now: Nanos) -> Option<Step> {
+    fn next(&mut self, client: ClientId, now: Nanos) -> Option<FileOperation> {
         self.left = self.left.checked_sub(1)?;
         self.of.next(client, now)
     }
@@ -102,26 +102,27 @@ impl CreateDelete {
 }
 
 impl Workload for CreateDelete {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         let dir = RandomFiles::directory(self.prepared);
         self.prepared += 1;
-        (self.prepared <= self.files.div_ceil(FILES_A_DIRECTORY)).then_some(Step::Mkdir { dir, parent: FileId(1) })
+        (self.prepared <= self.files.div_ceil(FILES_A_DIRECTORY))
+            .then_some(FileOperation::Mkdir { dir, parent: FileId(1) })
     }
 
     fn clients(&self) -> u32 {
         1
     }
 
-    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<Step> {
+    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<FileOperation> {
         let step = self.step;
         self.step += 1;
         let made = 2 * self.files;
         let number = if step < made { step / 2 } else { step - made };
         let (file, dir) = (RandomFiles::file(number), RandomFiles::directory(number / FILES_A_DIRECTORY));
         match step {
-            _ if step < made && step.is_multiple_of(2) => Some(Step::Create { file, dir }),
-            _ if step < made => Some(Step::Write { file, offset: ByteSize(0), size: self.size }),
-            _ if number < self.files => Some(Step::Delete { file }),
+            _ if step < made && step.is_multiple_of(2) => Some(FileOperation::Create { file, dir }),
+            _ if step < made => Some(FileOperation::Write { file, offset: ByteSize(0), size: self.size }),
+            _ if number < self.files => Some(FileOperation::Delete { file }),
             _ => None,
         }
     }
@@ -146,7 +147,7 @@ pub(crate) struct TwoSets {
     live: Vec<(FileId, u64)>,
     next: u64,
     /// The second half of a step.
-    rest: Option<Step>,
+    rest: Option<FileOperation>,
 }
 
 impl TwoSets {
@@ -164,31 +165,31 @@ impl TwoSets {
         Self::SMALLEST + random.below((Self::LARGEST - Self::SMALLEST) / 4096) * 4096
     }
 
-    fn create(&mut self) -> Step {
+    fn create(&mut self) -> FileOperation {
         let number = self.next;
         self.next += 1;
         let (file, size) = (RandomFiles::file(number), Self::size_of(number));
-        self.rest = Some(Step::Write { file, offset: ByteSize(0), size: ByteSize(size) });
+        self.rest = Some(FileOperation::Write { file, offset: ByteSize(0), size: ByteSize(size) });
         if number < self.files {
-            return Step::Create { file, dir: READ_ONLY };
+            return FileOperation::Create { file, dir: READ_ONLY };
         }
         self.live.push((file, size));
-        Step::Create { file, dir: CHANGING }
+        FileOperation::Create { file, dir: CHANGING }
     }
 
-    fn change(&mut self) -> Step {
+    fn change(&mut self) -> FileOperation {
         let place = self.random.below(self.live.len() as u64) as usize;
         match (self.random.below(4), self.live.get_mut(place)) {
-            (0, Some((file, size))) => Step::Read { file: *file, offset: ByteSize(0), size: ByteSize(*size) },
+            (0, Some((file, size))) => FileOperation::Read { file: *file, offset: ByteSize(0), size: ByteSize(*size) },
             (1, Some((file, size))) => {
                 let offset = ByteSize(*size);
                 *size += Self::SMALLEST;
-                Step::Write { file: *file, offset, size: ByteSize(Self::SMALLEST) }
+                FileOperation::Write { file: *file, offset, size: ByteSize(Self::SMALLEST) }
             }
             (2, Some((file, _))) => {
                 let file = *file;
                 self.live.swap_remove(place);
-                Step::Delete { file }
+                FileOperation::Delete { file }
             }
             _ => self.create(),
         }
@@ -196,12 +197,12 @@ impl TwoSets {
 }
 
 impl Workload for TwoSets {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         let number = self.prepared;
         self.prepared += 1;
         match number {
-            0 => Some(Step::Mkdir { dir: READ_ONLY, parent: FileId(1) }),
-            1 => Some(Step::Mkdir { dir: CHANGING, parent: FileId(1) }),
+            0 => Some(FileOperation::Mkdir { dir: READ_ONLY, parent: FileId(1) }),
+            1 => Some(FileOperation::Mkdir { dir: CHANGING, parent: FileId(1) }),
             _ => self.rest.take().or_else(|| (self.next < 2 * self.files).then(|| self.create())),
         }
     }
@@ -210,7 +211,7 @@ impl Workload for TwoSets {
         1
     }
 
-    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<Step> {
+    fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<FileOperation> {
         if let Some(rest) = self.rest.take() {
             return Some(rest);
         }
@@ -218,7 +219,7 @@ impl Workload for TwoSets {
         if self.random.below(2) == 0 {
             let number = self.random.below(self.files);
             let size = ByteSize(Self::size_of(number));
-            return Some(Step::Read { file: RandomFiles::file(number), offset: ByteSize(0), size });
+            return Some(FileOperation::Read { file: RandomFiles::file(number), offset: ByteSize(0), size });
         }
         Some(self.change())
     }
@@ -244,20 +245,20 @@ impl TwoKinds {
 }
 
 impl Workload for TwoKinds {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         let number = self.prepared;
         self.prepared += 1;
         match number {
-            0 => return Some(Step::Mkdir { dir: READ_ONLY, parent: FileId(1) }),
-            1 => return Some(Step::Mkdir { dir: CHANGING, parent: FileId(1) }),
+            0 => return Some(FileOperation::Mkdir { dir: READ_ONLY, parent: FileId(1) }),
+            1 => return Some(FileOperation::Mkdir { dir: CHANGING, parent: FileId(1) }),
             _ => {}
         }
         let (number, writes) = ((number - 2) / 2, number % 2 == 1);
         let file = RandomFiles::file(number);
         match writes {
             _ if number >= 2 * self.files => None,
-            false => Some(Step::Create { file, dir: if number < self.files { READ_ONLY } else { CHANGING } }),
-            true => Some(Step::Write { file, offset: ByteSize(0), size: self.size }),
+            false => Some(FileOperation::Create { file, dir: if number < self.files { READ_ONLY } else { CHANGING } }),
+            true => Some(FileOperation::Write { file, offset: ByteSize(0), size: self.size }),
         }
     }
 
@@ -265,7 +266,7 @@ impl Workload for TwoKinds {
         2
     }
 
-    fn next(&mut self, client: ClientId, _now: Nanos) -> Option<Step> {
+    fn next(&mut self, client: ClientId, _now: Nanos) -> Option<FileOperation> {
         let (left, first) = match client {
             ClientId(0) => (&mut self.left[0], 0),
             _ => (&mut self.left[1], self.files),
@@ -276,6 +277,6 @@ impl Workload for TwoKinds {
         let among = if hot { self.files.div_ceil(10) } else { self.files };
         let file = RandomFiles::file(first + self.random.below(among));
         let offset = ByteSize(self.random.below(self.size.0 / self.io.0) * self.io.0);
-        Some(Step::Write { file, offset, size: self.io })
+        Some(FileOperation::Write { file, offset, size: self.io })
     }
 }

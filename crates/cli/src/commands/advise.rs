@@ -118,7 +118,7 @@ fn memory(text: &str) -> Result<ByteSize, String> {
 
 /// The report about a disk, as `--json` prints it.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DiskAdviceReport {
     traces: Vec<Simulated>,
     disk: String,
     memory: ByteSize,

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 
 /// What somebody answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(super) enum Consent {
     Yes,
     No,
     /// Yes, and to all that would be asked after it.
@@ -33,21 +33,21 @@ impl Asker {
     }
 
     /// The answer to a question; the end of the input ends the questions.
-    pub(super) fn ask(&mut self, question: &str) -> anyhow::Result<Reply> {
+    pub(super) fn ask(&mut self, question: &str) -> anyhow::Result<Consent> {
         if self.yes_to_all {
-            return Ok(Reply::Yes);
+            return Ok(Consent::Yes);
         }
         loop {
             let mut error = std::io::stderr();
             let _ = write!(error, "{question} [y]es, [n]o, [a]ll, [q]uit: ").and_then(|()| error.flush());
             let mut line = String::new();
             if std::io::stdin().lock().read_line(&mut line).context("reading the answer")? == 0 {
-                return Ok(Reply::Quit);
+                return Ok(Consent::Quit);
             }
             match reply(&line) {
-                Some(Reply::All) => {
+                Some(Consent::All) => {
                     self.yes_to_all = true;
-                    return Ok(Reply::Yes);
+                    return Ok(Consent::Yes);
                 }
                 Some(reply) => return Ok(reply),
                 None => {}
@@ -56,12 +56,12 @@ impl Asker {
     }
 }
 
-fn reply(line: &str) -> Option<Reply> {
+fn reply(line: &str) -> Option<Consent> {
     match line.trim().to_lowercase().as_str() {
-        "y" | "yes" => Some(Reply::Yes),
-        "n" | "no" => Some(Reply::No),
-        "a" | "all" => Some(Reply::All),
-        "q" | "quit" => Some(Reply::Quit),
+        "y" | "yes" => Some(Consent::Yes),
+        "n" | "no" => Some(Consent::No),
+        "a" | "all" => Some(Consent::All),
+        "q" | "quit" => Some(Consent::Quit),
         _ => None,
     }
 }
@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn an_answer_is_a_word_or_its_first_letter_and_nothing_else_is_yes() {
         let replies = ["y", "YES\n", " n ", "all", "q", "", "\n", "yep", "1"].map(reply);
-        let known = [Some(Reply::Yes), Some(Reply::Yes), Some(Reply::No), Some(Reply::All), Some(Reply::Quit)];
+        let known =
+            [Some(Consent::Yes), Some(Consent::Yes), Some(Consent::No), Some(Consent::All), Some(Consent::Quit)];
         assert_eq!(replies[..5], known);
         assert_eq!(replies[5..], [None; 4]);
     }

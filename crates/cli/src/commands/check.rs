@@ -10,7 +10,7 @@ use umbrella_policy::placement::Group;
 use umbrella_units::BranchId;
 
 use super::import::{self, Show};
-use crate::config::{self, Config, ErrorReport, Finding};
+use crate::config::{self, Config, ErrorReport, SpannedNotice};
 use crate::output;
 use crate::survey::Contents;
 use crate::text::{count, quoted, visible, visible_path};
@@ -54,7 +54,7 @@ struct ImportArgs {
 
 /// What was found, as `--json` prints it.
 #[derive(Debug, Serialize)]
-struct Report {
+struct ConfigReport {
     config: String,
     /// The configuration has no errors.
     ok: bool,
@@ -99,7 +99,7 @@ impl CheckArgs {
                 if self.json {
                     let errors = errors.reports();
                     let (missing, warnings, unreachable) = (vec![], vec![], vec![]);
-                    output::json(&Report { config: name, ok: false, missing, errors, warnings, unreachable })?;
+                    output::json(&ConfigReport { config: name, ok: false, missing, errors, warnings, unreachable })?;
                 } else {
                     tell!("{errors}");
                 }
@@ -120,10 +120,10 @@ impl CheckArgs {
     }
 }
 
-fn report(name: String, config: &Config, findings: &[Finding]) -> Report {
+fn report(name: String, config: &Config, findings: &[SpannedNotice]) -> ConfigReport {
     let warnings = findings.iter().map(|finding| config.report(&finding.span, finding.notice.to_string())).collect();
-    let missing = findings.iter().filter_map(Finding::missing_branch).map(str::to_owned).collect();
-    Report { config: name, ok: true, missing, errors: Vec::new(), warnings, unreachable: unreachable(config) }
+    let missing = findings.iter().filter_map(SpannedNotice::missing_branch).map(str::to_owned).collect();
+    ConfigReport { config: name, ok: true, missing, errors: Vec::new(), warnings, unreachable: unreachable(config) }
 }
 
 fn unreachable(config: &Config) -> Vec<UnreachableReport> {
@@ -146,7 +146,7 @@ fn groups(config: &Config) -> Vec<String> {
     rules.groups().iter().map(line).collect()
 }
 
-fn summary(report: &Report, config: &Config) -> String {
+fn summary(report: &ConfigReport, config: &Config) -> String {
     let unreachable = report.unreachable.iter().map(|unreachable| &unreachable.report);
     let mut lines: Vec<String> = report.warnings.iter().chain(unreachable).map(ErrorReport::as_warning).collect();
     let warnings = count(lines.len() as u64, "warning");

@@ -17,12 +17,12 @@ pub(super) struct Row<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     assumed: &'a str,
     #[serde(flatten)]
-    watts: Option<&'a Watts>,
+    watts: Option<&'a WattSources>,
 }
 
 /// Where the watts come from that energies were reckoned with: for each profile, what its watts are.
 #[derive(Serialize)]
-pub(super) struct Watts {
+pub(super) struct WattSources {
     pub(super) disk_watts: String,
     pub(super) flash_watts: String,
 }
@@ -33,7 +33,7 @@ pub(super) struct Shown<'a> {
     pub(super) title: &'a str,
     pub(super) assumed: &'a str,
     /// If energies are part of it.
-    pub(super) watts: Option<Watts>,
+    pub(super) watts: Option<WattSources>,
     pub(super) claims: &'a [Claim],
 }
 

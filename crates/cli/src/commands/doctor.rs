@@ -12,7 +12,7 @@ use super::PoolArg;
 use super::import::{self, Show};
 use crate::client::Client;
 use crate::config::{self, Config};
-use crate::doctor::{Item, Severity, boot, branches, machine, running};
+use crate::doctor::{Diagnostic, Severity, boot, branches, machine, running};
 use crate::pool::{self, GLANCE, Pool, PoolError};
 use crate::render::survey as render;
 use crate::survey::{Contents, Totals};
@@ -44,19 +44,19 @@ pub(crate) struct DoctorArgs {
 
 /// What was found, as `--json` prints it.
 #[derive(Debug, Default, Serialize)]
-struct Report {
+struct DoctorReport {
     /// The configuration, or null without a pool.
     config: Option<String>,
     /// Whether the pool is mounted.
     mounted: bool,
-    items: Vec<Item>,
+    items: Vec<Diagnostic>,
     /// What the branches hold; null if they were not looked through.
     survey: Option<Totals>,
 }
 
 impl DoctorArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut report = Report { items: machine::items(), ..Report::default() };
+        let mut report = DoctorReport { items: machine::items(), ..DoctorReport::default() };
         if let Some((config, status)) = self.subject()? {
             report.config = Some(visible_path(&config));
             report.mounted = status.is_some();
@@ -101,11 +101,11 @@ impl DoctorArgs {
         Ok(status(&pool).map(|status| (status.config.clone(), Some(status))))
     }
 
-    fn look_at(&self, file: &Path, mounted: bool, report: &mut Report) -> anyhow::Result<()> {
+    fn look_at(&self, file: &Path, mounted: bool, report: &mut DoctorReport) -> anyhow::Result<()> {
         let (config, findings) = match config::load(file, None, AccessTimes::default()) {
             Ok(loaded) => loaded,
             Err(errors) => {
-                let problem = |error: config::ErrorReport| Item::problem(boot::about(file), error.to_string());
+                let problem = |error: config::ErrorReport| Diagnostic::problem(boot::about(file), error.to_string());
                 report.items.extend(errors.reports().into_iter().map(problem));
                 return Ok(());
             }
@@ -114,11 +114,11 @@ impl DoctorArgs {
             let text = finding.notice.to_string();
             // Where the pool is mounted its tree is in the mount point, and its daemon says which branches it has.
             match finding.missing_branch() {
-                Some(_) if !mounted => report.items.push(Item::problem("configuration", text).split()),
+                Some(_) if !mounted => report.items.push(Diagnostic::problem("configuration", text).split()),
                 // Paths that a daemon left hidden are reported with the machine's state.
                 None if finding.is_left_hidden() => {}
                 None if !(mounted && finding.is_of_mount_point()) => {
-                    report.items.push(Item::remark("configuration", text));
+                    report.items.push(Diagnostic::remark("configuration", text));
                 }
                 _ => {}
             }
@@ -127,11 +127,11 @@ impl DoctorArgs {
         report.items.extend(branches::items(&config.spec.branches));
         report.items.extend(at_boot(file, &config));
         if let (Err(reason), false) = (&revealed, self.quick) {
-            report.items.push(Item::remark("files", format!("they were not looked through: {reason:#}")));
+            report.items.push(Diagnostic::remark("files", format!("they were not looked through: {reason:#}")));
         } else if !self.quick {
             let totals = import::survey(&config, Contents::Sizes, Show::Nothing)?;
             let advice = render::advice(&totals, &file.to_string_lossy());
-            report.items.extend(advice.into_iter().map(|advice| Item::remark("files", advice)));
+            report.items.extend(advice.into_iter().map(|advice| Diagnostic::remark("files", advice)));
             report.survey = Some(totals);
         }
         Ok(())
@@ -145,7 +145,7 @@ fn status(pool: &Pool) -> Option<Box<Status>> {
     }
 }
 
-fn at_boot(file: &Path, config: &Config) -> Vec<Item> {
+fn at_boot(file: &Path, config: &Config) -> Vec<Diagnostic> {
     let is_needed = |branch: &&umbrella_fs::spec::BranchSpec| !branch.optional;
     let mount_of = |branch: &umbrella_fs::spec::BranchSpec| {
         let (at, _) = mounts::above(&mounts::resolve(&branch.path))?;
@@ -153,10 +153,10 @@ fn at_boot(file: &Path, config: &Config) -> Vec<Item> {
     };
     let branches = config.spec.branches.iter().filter(is_needed).filter_map(mount_of).collect();
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-    boot::items(Path::new("/"), &boot::Wanted { config: &file, mount: &config.spec.mount, branches })
+    boot::items(Path::new("/"), &boot::BootRequirements { config: &file, mount: &config.spec.mount, branches })
 }
 
-fn print(report: &Report) -> anyhow::Result<()> {
+fn print(report: &DoctorReport) -> anyhow::Result<()> {
     for item in &report.items {
         let severity = match item.severity {
             Severity::Problem => "problem",

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,13 +12,13 @@ use clap::ValueEnum;
 use serde::Serialize;
 use umbrella_units::ByteSize;
 
-use super::ask::{Asker, Reply};
+use super::ask::{Asker, Consent};
 use super::import;
 use crate::advice::command;
 use crate::config::{self, Config};
-use crate::duplicates::{self, Branch, Copy, Left, Verdict};
+use crate::duplicates::{self, Copy, Left, LockedBranch, Verdict};
 use crate::pool::{self, Pool};
-use crate::survey::{Contents, Finding, Place, Root, Step, walk};
+use crate::survey::{Contents, Finding, PoolPath, Root, Step, walk};
 use crate::text::{count, visible, visible_path};
 use crate::{covers, mounts, output};
 
@@ -30,7 +31,7 @@ pub(super) enum Keep {
 
 /// What is asked for.
 #[derive(Debug)]
-pub(super) struct Wanted {
+pub(super) struct DuplicatesOptions {
     /// The pool, by its configuration.
     pub(super) config: PathBuf,
     /// Different copies are renamed.
@@ -44,9 +45,9 @@ pub(super) struct Wanted {
 #[derive(Debug, Serialize)]
 struct Event {
     #[serde(flatten)]
-    place: Place,
+    place: PoolPath,
     /// `deleted`, `renamed`, `left`; with `--dry-run` `would_delete`, `would_rename`.
-    outcome: Outcome,
+    outcome: CopyOutcome,
     branch: String,
     /// The branch of the copy that stays.
     kept: String,
@@ -61,7 +62,7 @@ struct Event {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Outcome {
+enum CopyOutcome {
     Deleted,
     WouldDelete,
     Renamed,
@@ -69,21 +70,21 @@ enum Outcome {
     Left,
 }
 
-impl Outcome {
+impl CopyOutcome {
     fn word(self) -> &'static str {
         match self {
-            Outcome::Deleted => "deleted",
-            Outcome::WouldDelete => "would delete",
-            Outcome::Renamed => "renamed",
-            Outcome::WouldRename => "would rename",
-            Outcome::Left => "left",
+            CopyOutcome::Deleted => "deleted",
+            CopyOutcome::WouldDelete => "would delete",
+            CopyOutcome::Renamed => "renamed",
+            CopyOutcome::WouldRename => "would rename",
+            CopyOutcome::Left => "left",
         }
     }
 }
 
 /// The totals.
 #[derive(Debug, Default, Serialize)]
-struct Summary {
+struct DuplicatesSummary {
     files: u64,
     deleted: u64,
     bytes: ByteSize,
@@ -94,7 +95,7 @@ struct Summary {
     stopped: bool,
 }
 
-pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
+pub(super) fn run(wanted: &DuplicatesOptions) -> anyhow::Result<ExitCode> {
     let config = configuration(&wanted.config)?;
     let asker = Asker::new(wanted.yes || wanted.dry_run, "repair --duplicates")?;
     config.spec.branches.iter().try_for_each(|branch| covers::refuse(&branch.path))?;
@@ -103,12 +104,12 @@ pub(super) fn run(wanted: &Wanted) -> anyhow::Result<ExitCode> {
         bail!("{line}");
     }
     let branches = locked(&config, &roots)?;
-    let mut work = Work { wanted, branches, asker, summary: Summary::default() };
+    let mut work = Deduplicator { wanted, branches, asker, summary: DuplicatesSummary::default() };
     let mut stopped = false;
     let walked = walk(&roots, Contents::Sizes, &mut |step| match step {
         Step::Found(Finding::File { place, .. }) => match work.file(&place)? {
-            Next::GoOn => Ok(()),
-            Next::Stop => {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => {
                 stopped = true;
                 Err(anyhow::anyhow!("stopped"))
             }
@@ -141,38 +142,32 @@ fn configuration(path: &Path) -> anyhow::Result<Config> {
     )
 }
 
-fn locked(config: &Config, roots: &[Root]) -> anyhow::Result<Vec<Branch>> {
+fn locked(config: &Config, roots: &[Root]) -> anyhow::Result<Vec<LockedBranch>> {
     let lock = |root: &Root| {
         let read_only = config.spec.branches.iter().any(|branch| branch.name == root.name && branch.read_only);
-        Branch::lock(root, !read_only && !mounts::may_hang(&mounts::resolve(&root.path)))
+        LockedBranch::lock(root, !read_only && !mounts::may_hang(&mounts::resolve(&root.path)))
     };
     Ok(roots.iter().map(lock).collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Whether the walk goes on.
-enum Next {
-    GoOn,
-    Stop,
-}
-
-struct Work<'a> {
-    wanted: &'a Wanted,
-    branches: Vec<Branch>,
+struct Deduplicator<'a> {
+    wanted: &'a DuplicatesOptions,
+    branches: Vec<LockedBranch>,
     asker: Asker,
-    summary: Summary,
+    summary: DuplicatesSummary,
 }
 
-impl Work<'_> {
+impl Deduplicator<'_> {
     /// Looks at the copies of one file, and asks of each what the pool does not show.
-    fn file(&mut self, place: &Place) -> anyhow::Result<Next> {
+    fn file(&mut self, place: &PoolPath) -> anyhow::Result<ControlFlow<()>> {
         self.summary.files += 1;
         let path = relative(place);
         let branches = std::mem::take(&mut self.branches);
         let next = match duplicates::open(&branches, &path) {
-            Err((branch, left)) => self.left(place, branch, "", 0, &left).map(|()| Next::GoOn),
+            Err((branch, left)) => self.left(place, branch, "", 0, &left).map(|()| ControlFlow::Continue(())),
             Ok(mut copies) => match copies.split_first_mut() {
                 Some((kept, others)) => self.copies(place, &path, &branches, kept, others),
-                None => Ok(Next::GoOn),
+                None => Ok(ControlFlow::Continue(())),
             },
         };
         self.branches = branches;
@@ -181,12 +176,12 @@ impl Work<'_> {
 
     fn copies(
         &mut self,
-        place: &Place,
+        place: &PoolPath,
         path: &Path,
-        branches: &[Branch],
+        branches: &[LockedBranch],
         kept: &mut Copy<'_>,
         others: &mut [Copy<'_>],
-    ) -> anyhow::Result<Next> {
+    ) -> anyhow::Result<ControlFlow<()>> {
         for other in others {
             let verdict = other.compare(kept);
             let (branch, size) = (other.branch.name.clone(), other.size());
@@ -197,43 +192,43 @@ impl Work<'_> {
                 }
                 Verdict::Different => {
                     let reason = "it differs; `--keep newest` renames it";
-                    self.tell(&Event::of(place, Outcome::Left, other, kept).because(reason))?;
+                    self.tell(&Event::of(place, CopyOutcome::Left, other, kept).because(reason))?;
                     self.summary.left += 1;
                     Some(Ok(()))
                 }
                 Verdict::Left(left) => Some(Err(left)),
             };
             match done {
-                None => return Ok(Next::Stop),
+                None => return Ok(ControlFlow::Break(())),
                 Some(Ok(())) => {}
                 Some(Err(left)) => self.left(place, &branch, &kept.branch.name, size, &left)?,
             }
         }
-        Ok(Next::GoOn)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// `None`: somebody ended the questions.
     fn delete(
         &mut self,
-        place: &Place,
+        place: &PoolPath,
         path: &Path,
         kept: &Copy<'_>,
         other: &Copy<'_>,
     ) -> anyhow::Result<Option<Result<(), Left>>> {
         let size = ByteSize(other.size());
         let outcome = if self.wanted.dry_run {
-            Outcome::WouldDelete
+            CopyOutcome::WouldDelete
         } else {
             let (on, kept) = (visible(&other.branch.name), visible(&kept.branch.name));
             match self
                 .ask(&format!("delete {} on {on} ({size}, equal to the copy on {kept})?", visible(&place.path)))?
             {
-                Some(true) => Outcome::Deleted,
+                Some(true) => CopyOutcome::Deleted,
                 Some(false) => return Ok(Some(Ok(()))),
                 None => return Ok(None),
             }
         };
-        if outcome == Outcome::Deleted
+        if outcome == CopyOutcome::Deleted
             && let Err(left) = other.delete(kept, path.file_name().unwrap_or_default())
         {
             return Ok(Some(Err(left)));
@@ -247,14 +242,14 @@ impl Work<'_> {
     /// `None`: somebody ended the questions.
     fn rename(
         &mut self,
-        place: &Place,
+        place: &PoolPath,
         path: &Path,
-        branches: &[Branch],
+        branches: &[LockedBranch],
         kept: &Copy<'_>,
         other: &Copy<'_>,
     ) -> anyhow::Result<Option<Result<(), Left>>> {
         let name = path.file_name().unwrap_or_default();
-        let mut event = Event::of(place, Outcome::WouldRename, other, kept);
+        let mut event = Event::of(place, CopyOutcome::WouldRename, other, kept);
         let new = if self.wanted.dry_run {
             duplicates::name_from(name, &other.branch.name, 1)
         } else {
@@ -265,7 +260,7 @@ impl Work<'_> {
                 Some(false) => return Ok(Some(Ok(()))),
                 None => return Ok(None),
             }
-            event.outcome = Outcome::Renamed;
+            event.outcome = CopyOutcome::Renamed;
             match other.rename(branches, path) {
                 Ok(new) => new,
                 Err(left) => return Ok(Some(Err(left))),
@@ -280,16 +275,16 @@ impl Work<'_> {
     /// `None`: no more questions. A no is counted.
     fn ask(&mut self, question: &str) -> anyhow::Result<Option<bool>> {
         Ok(match self.asker.ask(question)? {
-            Reply::Yes | Reply::All => Some(true),
-            Reply::No => {
+            Consent::Yes | Consent::All => Some(true),
+            Consent::No => {
                 self.summary.left += 1;
                 Some(false)
             }
-            Reply::Quit => None,
+            Consent::Quit => None,
         })
     }
 
-    fn left(&mut self, place: &Place, branch: &str, kept: &str, size: u64, left: &Left) -> anyhow::Result<()> {
+    fn left(&mut self, place: &PoolPath, branch: &str, kept: &str, size: u64, left: &Left) -> anyhow::Result<()> {
         if left.is_failure() {
             self.summary.failed += 1;
         } else {
@@ -297,7 +292,7 @@ impl Work<'_> {
         }
         self.tell(&Event {
             place: place.clone(),
-            outcome: Outcome::Left,
+            outcome: CopyOutcome::Left,
             branch: branch.to_owned(),
             kept: kept.to_owned(),
             size: ByteSize(size),
@@ -312,7 +307,7 @@ impl Work<'_> {
     }
 
     fn finish(self) -> anyhow::Result<ExitCode> {
-        let Summary { files, deleted, bytes, renamed, left, failed, stopped } = &self.summary;
+        let DuplicatesSummary { files, deleted, bytes, renamed, left, failed, stopped } = &self.summary;
         if self.wanted.json {
             output::json_line(&self.summary)?;
         } else {
@@ -335,7 +330,7 @@ impl Work<'_> {
 }
 
 impl Event {
-    fn of(place: &Place, outcome: Outcome, other: &Copy<'_>, kept: &Copy<'_>) -> Event {
+    fn of(place: &PoolPath, outcome: CopyOutcome, other: &Copy<'_>, kept: &Copy<'_>) -> Event {
         Event {
             place: place.clone(),
             outcome,
@@ -361,7 +356,7 @@ impl Event {
 }
 
 /// Relative to the roots of the branches.
-fn relative(place: &Place) -> PathBuf {
+fn relative(place: &PoolPath) -> PathBuf {
     let bytes = place.path_bytes.as_deref().unwrap_or(place.path.as_bytes());
     let path = Path::new(OsStr::from_bytes(bytes));
     path.strip_prefix("/").unwrap_or(path).to_owned()

@@ -52,7 +52,7 @@ impl EnforceArgs {
 
 /// Lets the daemon walk, shows how far it is and what it moves, and the totals at the end.
 pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
-    let mut view = View::new(json);
+    let mut view = MoveDisplay::new(json);
     let (answer, signal) = client.work_until_stopped(request, &mut |progress| view.show(&progress));
     view.end()?;
     let Answer::Enforce(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
@@ -80,7 +80,7 @@ fn exit_code(summary: &EnforceSummary) -> ExitCode {
 
 /// A bar on a terminal (without a known total only counts, beside something that spins), a line now and then elsewhere;
 /// and a line for each file that moves.
-pub(super) struct View {
+pub(super) struct MoveDisplay {
     bar: ProgressBar,
     json: bool,
     /// A balance moves files, and no rule.
@@ -92,12 +92,12 @@ pub(super) struct View {
     outcome: Result<(), output::OutputError>,
 }
 
-impl View {
-    pub(super) fn new(json: bool) -> View {
+impl MoveDisplay {
+    pub(super) fn new(json: bool) -> MoveDisplay {
         let on_terminal = std::io::stderr().is_terminal();
         let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.enable_steady_tick(Duration::from_millis(200));
-        View {
+        MoveDisplay {
             bar,
             json,
             is_balance: false,
@@ -108,8 +108,8 @@ impl View {
         }
     }
 
-    pub(super) fn of_balance(self) -> View {
-        View { is_balance: true, ..self }
+    pub(super) fn of_balance(self) -> MoveDisplay {
+        MoveDisplay { is_balance: true, ..self }
     }
 
     /// Takes the bar away. An error: a line could not be written.

@@ -48,7 +48,7 @@ pub(super) fn run(config: &Config, contents: Contents, show: Show) -> anyhow::Re
     covers::look_below(&config.spec.branches)?;
     let totals = survey(config, contents, show)?;
     if show == Show::Json {
-        return Ok(output::json_line(&Summary { summary: &totals })?);
+        return Ok(output::json_line(&SummaryLine { summary: &totals })?);
     }
     output::line(&render::branches(&totals))?;
     let advice = render::advice(&totals, &config.source.name().to_string_lossy());
@@ -63,7 +63,7 @@ pub(super) fn run(config: &Config, contents: Contents, show: Show) -> anyhow::Re
 
 /// The last line of the JSON.
 #[derive(Serialize)]
-struct Summary<'a> {
+struct SummaryLine<'a> {
     summary: &'a Totals,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn survey(config: &Config, contents: Contents, show: Show) -> anyhow:
     for line in silent {
         tell!("warning: {line}");
     }
-    let mut view = View::new(show);
+    let mut view = SurveyDisplay::new(show);
     let totals = walk(&roots, contents, &mut |step| view.step(&step));
     view.bar.finish_and_clear();
     let totals = totals?;
@@ -84,7 +84,7 @@ pub(super) fn survey(config: &Config, contents: Contents, show: Show) -> anyhow:
 }
 
 /// What is shown while the walk goes on.
-struct View {
+struct SurveyDisplay {
     bar: ProgressBar,
     show: Show,
     /// Findings of each kind so far.
@@ -93,12 +93,12 @@ struct View {
     last_line: Instant,
 }
 
-impl View {
-    fn new(show: Show) -> View {
+impl SurveyDisplay {
+    fn new(show: Show) -> SurveyDisplay {
         let on_terminal = std::io::stderr().is_terminal();
         let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         bar.enable_steady_tick(Duration::from_millis(200));
-        View { bar, show, of_kind: BTreeMap::new(), on_terminal, last_line: Instant::now() }
+        SurveyDisplay { bar, show, of_kind: BTreeMap::new(), on_terminal, last_line: Instant::now() }
     }
 
     fn step(&mut self, step: &Step<'_>) -> Result<(), output::OutputError> {

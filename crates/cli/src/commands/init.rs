@@ -9,9 +9,9 @@ use serde_json::json;
 use umbrella_lab::result::shell_words;
 use umbrella_units::ByteSize;
 
-use super::ask::{Asker, Reply};
+use super::ask::{Asker, Consent};
 use super::written;
-use crate::config::outline::{Branch, Group, Key, Outline, Rule, branch_names, free_name};
+use crate::config::outline::{BranchTable, Group, Key, Outline, Rule, branch_names, free_name};
 use crate::storage::{self, Medium, Storage};
 use crate::text::visible_path;
 use crate::{mounts, output};
@@ -95,9 +95,9 @@ impl InitArgs {
         let mut chosen = Vec::new();
         for storage in storage::mounted_disks() {
             match asker.ask(&format!("use {} ({})?", visible_path(&storage.path), storage.describe()))? {
-                Reply::Yes | Reply::All => chosen.push(storage),
-                Reply::No => {}
-                Reply::Quit => bail!("nothing was written"),
+                Consent::Yes | Consent::All => chosen.push(storage),
+                Consent::No => {}
+                Consent::Quit => bail!("nothing was written"),
             }
         }
         if self.yes {
@@ -127,7 +127,7 @@ fn refuse_nested(storages: &[Storage]) -> anyhow::Result<()> {
 }
 
 /// A branch for machines.
-fn described(branch: &Branch, storage: &Storage) -> serde_json::Value {
+fn described(branch: &BranchTable, storage: &Storage) -> serde_json::Value {
     json!({
         "name": branch.name,
         "path": branch.path,
@@ -187,7 +187,7 @@ fn outline(mount: &Path, storages: &[Storage]) -> anyhow::Result<Outline> {
     })
 }
 
-fn branch(storage: &Storage, name: &str, path: String) -> Branch {
+fn branch(storage: &Storage, name: &str, path: String) -> BranchTable {
     /// From this size on a share would keep too much free.
     const LARGE: ByteSize = ByteSize(200 << 30);
     let mut about = vec![storage.describe()];
@@ -204,7 +204,7 @@ fn branch(storage: &Storage, name: &str, path: String) -> Branch {
         about.push("In no group: files come here when a rule or the default list names it.".to_owned());
         keys.push(Key::flag("optional", true).why("the pool starts without it"));
     }
-    Branch { about, name: Some(name.to_owned()), path, keys }
+    BranchTable { about, name: Some(name.to_owned()), path, keys }
 }
 
 fn group(name: &str, branches: Vec<String>, about: &str) -> Group {

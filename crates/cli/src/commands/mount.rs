@@ -16,7 +16,7 @@ use crate::ending;
 use crate::mount::{self, Session};
 use crate::mount_options::{self, MountOptions};
 use crate::pool::{self, Pool};
-use crate::probe::Reply;
+use crate::probe::ProbeReply;
 use crate::text::{quoted, quoted_list, visible_path};
 
 /// Mount a pool.
@@ -182,11 +182,11 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
     }
     crate::mounts::refuse_silent(mount)?;
     match crate::mounts::found_at(mount) {
-        Reply::Yes(found) if found.is_dir => Ok(()),
-        Reply::Yes(_) => bail!("the mount point {shown} is not a directory"),
-        Reply::No(Errno::NOENT) => bail!("the mount point {shown} does not exist (create it with `mkdir -p`)"),
-        Reply::No(error) => Err(error).with_context(|| format!("the mount point {shown}")),
-        Reply::Silent => bail!("the mount point {shown} does not answer"),
+        ProbeReply::Yes(found) if found.is_dir => Ok(()),
+        ProbeReply::Yes(_) => bail!("the mount point {shown} is not a directory"),
+        ProbeReply::No(Errno::NOENT) => bail!("the mount point {shown} does not exist (create it with `mkdir -p`)"),
+        ProbeReply::No(error) => Err(error).with_context(|| format!("the mount point {shown}")),
+        ProbeReply::Silent => bail!("the mount point {shown} does not answer"),
     }
 }
 

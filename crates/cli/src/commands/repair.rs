@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use clap::{ArgGroup, Args};
 use umbrella_fs::control::protocol::{Answer, EqualiseSummary, Progress, Request};
 
-use super::duplicates::{self, Keep, Wanted};
+use super::duplicates::{self, DuplicatesOptions, Keep};
 use super::{PoolOption, explain};
 use crate::advice::command;
 use crate::client::{Client, ClientError};
@@ -67,7 +67,7 @@ impl RepairArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(config) = self.duplicates {
             let (keep, yes, dry_run, json) = (self.keep, self.yes, self.dry_run, self.json);
-            return duplicates::run(&Wanted { config, keep, yes, dry_run, json });
+            return duplicates::run(&DuplicatesOptions { config, keep, yes, dry_run, json });
         }
         // The other one is required, as clap sees to it.
         let equalise = self.equalise.clone().unwrap_or_default();

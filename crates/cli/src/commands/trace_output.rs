@@ -28,7 +28,7 @@ pub(super) enum Existing {
 
 /// How far an output is, for a signal that ends the program.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Progress(Arc<Mutex<Stage>>);
+pub(super) struct OutputStage(Arc<Mutex<Stage>>);
 
 #[derive(Debug, Default)]
 enum Stage {
@@ -39,7 +39,7 @@ enum Stage {
     Named,
 }
 
-impl Progress {
+impl OutputStage {
     /// From now on a signal ends the program at once, wherever it waits, and leaves nothing behind.
     pub(super) fn end_at_signals(&self) -> io::Result<()> {
         let mut signals = Signals::new(ending_signals())?;
@@ -107,12 +107,12 @@ struct Temporary {
     path: PathBuf,
     target: PathBuf,
     existing: Existing,
-    progress: Progress,
+    progress: OutputStage,
 }
 
 impl Output {
     /// A new file, compressed as its name ends; `-` is standard output.
-    pub(super) fn create(target: &Path, existing: Existing, progress: &Progress) -> anyhow::Result<Output> {
+    pub(super) fn create(target: &Path, existing: Existing, progress: &OutputStage) -> anyhow::Result<Output> {
         if target == Path::new("-") {
             *progress.stage() = Stage::Standard;
             let encoder = Encoder::new(Sink::Standard(io::stdout()), Compression::None)?;
@@ -172,7 +172,7 @@ fn refuse_existing(target: &Path, existing: Existing) -> anyhow::Result<()> {
 }
 
 impl Temporary {
-    fn create(target: &Path, existing: Existing, progress: &Progress) -> anyhow::Result<Temporary> {
+    fn create(target: &Path, existing: Existing, progress: &OutputStage) -> anyhow::Result<Temporary> {
         refuse_existing(target, existing)?;
         let name = target.file_name().filter(|_| !target.as_os_str().as_bytes().ends_with(b"/"));
         let Some(name) = name else { bail!("{} is not the name of a file", visible_path(target)) };
@@ -278,7 +278,7 @@ pub(super) struct Recorded {
 
 /// How a recording ended.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct RecordingResult {
     /// Where it is.
     pub(super) path: PathBuf,
     /// The lines that did not fit.
@@ -292,7 +292,7 @@ const PART_BYTES: usize = 4 << 20;
 impl Recorded {
     /// A new file, as [`Output::create`].
     pub(super) fn create(target: &Path, existing: Existing) -> anyhow::Result<Recorded> {
-        let output = Output::create(target, existing, &Progress::default())?;
+        let output = Output::create(target, existing, &OutputStage::default())?;
         let compression = Compression::of_name(target);
         Ok(Recorded { output, compression, part: Vec::new(), begin: 0, failed: false })
     }
@@ -325,7 +325,7 @@ impl Recorded {
     }
 
     /// Puts on the disk what fits, under its name if that is free. An error if nothing is left.
-    pub(super) fn finish(mut self) -> anyhow::Result<Kept> {
+    pub(super) fn finish(mut self) -> anyhow::Result<RecordingResult> {
         let ended = match self.output.encoder.take() {
             // Dropped, it may write; it must not do that later.
             Some(_) if self.failed => Ok(()),
@@ -334,7 +334,7 @@ impl Recorded {
         };
         let Some(temporary) = &mut self.output.temporary else {
             ended.context("writing the trace")?;
-            return Ok(Kept { path: PathBuf::from("-"), lost: 0, error: None });
+            return Ok(RecordingResult { path: PathBuf::from("-"), lost: 0, error: None });
         };
         let mut lost = 0;
         if self.failed || ended.is_err() {
@@ -352,7 +352,7 @@ impl Recorded {
             }
         };
         self.output.temporary = None;
-        Ok(Kept { path, lost, error })
+        Ok(RecordingResult { path, lost, error })
     }
 }
 

@@ -42,7 +42,7 @@ EXAMPLES:
         json: bool,
     },
     Set(SetArgs),
-    Record(RecordArgs),
+    Record(PolicyRecordArgs),
     Run(RunArgs),
 }
 
@@ -94,7 +94,7 @@ EXAMPLES:
   umbrella write-back record disk1 /tmp/disk1.events
   umbrella write-back record disk1 --stop
   umbrella lab run --events /tmp/disk1.events --policy cscan")]
-struct RecordArgs {
+struct PolicyRecordArgs {
     /// Name of the branch.
     branch: String,
     /// A new file, written by the daemon.
@@ -185,7 +185,7 @@ impl SetArgs {
     }
 }
 
-impl RecordArgs {
+impl PolicyRecordArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let (_, client) = super::reach(self.pool.pool.as_deref())?;
         let file = self.file.as_deref().map(pool::absolute).transpose()?;

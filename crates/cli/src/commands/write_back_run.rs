@@ -97,7 +97,7 @@ impl RunArgs {
         if kind == "btrfs" {
             tracing::warn!("btrfs writes a page to a new place each time: an order by place has little effect here");
         }
-        let mut view = View::new(&self);
+        let mut view = FlusherDisplay::new(&self);
         let begun = Instant::now();
         while !stop.load(Ordering::Relaxed) && self.time.is_none_or(|time| begun.elapsed() < time) {
             watch.step()?;
@@ -113,7 +113,7 @@ impl RunArgs {
 }
 
 /// A line on a terminal, a line now and then elsewhere, or JSON.
-struct View {
+struct FlusherDisplay {
     bar: ProgressBar,
     every: Duration,
     last: Instant,
@@ -121,8 +121,8 @@ struct View {
     on_terminal: bool,
 }
 
-impl View {
-    fn new(args: &RunArgs) -> View {
+impl FlusherDisplay {
+    fn new(args: &RunArgs) -> FlusherDisplay {
         let on_terminal = std::io::stderr().is_terminal() && !args.json;
         let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{spinner} {wide_msg}");
@@ -132,7 +132,7 @@ impl View {
             (false, true) => SHOW_EVERY,
             (false, false) => LINE_EVERY,
         };
-        View { bar, every, last: Instant::now(), json: args.json, on_terminal }
+        FlusherDisplay { bar, every, last: Instant::now(), json: args.json, on_terminal }
     }
 
     fn show(&mut self, status: impl FnOnce() -> WatchStatus) -> Result<(), output::OutputError> {

@@ -16,14 +16,14 @@ use super::problem::Problem;
 use crate::{mounts, pool};
 
 /// A branch's name, its path, and where to point when the name is wrong.
-pub(super) struct Place {
+pub(super) struct BranchPath {
     pub(super) name: String,
     pub(super) path: PathBuf,
     pub(super) span: Range<usize>,
 }
 
 /// The places of one `[[branch]]` of the pool that is mounted at `mount`.
-pub(super) fn places(c: &mut Conversion, branch: &BranchFile, mount: &Path) -> Vec<Place> {
+pub(super) fn places(c: &mut Conversion, branch: &BranchFile, mount: &Path) -> Vec<BranchPath> {
     let path = c.complaints.absolute_path("path", &branch.path);
     let written = branch.path.get_ref();
     if let Some(name) = &branch.name {
@@ -31,13 +31,13 @@ pub(super) fn places(c: &mut Conversion, branch: &BranchFile, mount: &Path) -> V
             c.fail(name.span(), Problem::NameOfSeveral);
             return Vec::new();
         }
-        return vec![Place { name: c.name("a branch", name), path, span: name.span() }];
+        return vec![BranchPath { name: c.name("a branch", name), path, span: name.span() }];
     }
     let span = branch.path.span();
     let last = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
     if !NamePattern::is_one(written) {
         let name = c.name("a branch", &Spanned::new(span.clone(), last));
-        return vec![Place { name, path, span }];
+        return vec![BranchPath { name, path, span }];
     }
     let folder = path.parent().unwrap_or(Path::new("/"));
     if NamePattern::is_one(&folder.to_string_lossy()) {
@@ -54,7 +54,13 @@ pub(super) fn places(c: &mut Conversion, branch: &BranchFile, mount: &Path) -> V
     matching(c, folder, &pattern, mount, &span)
 }
 
-fn matching(c: &mut Conversion, folder: &Path, pattern: &NamePattern, mount: &Path, span: &Range<usize>) -> Vec<Place> {
+fn matching(
+    c: &mut Conversion,
+    folder: &Path,
+    pattern: &NamePattern,
+    mount: &Path,
+    span: &Range<usize>,
+) -> Vec<BranchPath> {
     if let Some(silence) = mounts::silence(folder) {
         c.fail(span.clone(), Problem::Silent { silence: format!("{} {silence}", folder.display()) });
         return Vec::new();
@@ -80,7 +86,7 @@ fn matching(c: &mut Conversion, folder: &Path, pattern: &NamePattern, mount: &Pa
         .into_iter()
         .map(|(name, path)| {
             let name = c.name("a branch", &Spanned::new(span.clone(), name));
-            Place { name, path, span: span.clone() }
+            BranchPath { name, path, span: span.clone() }
         })
         .collect()
 }

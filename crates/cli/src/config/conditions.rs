@@ -406,10 +406,15 @@ fn extension(c: &mut Conversion, given: &Spanned<Names>) -> Option<Condition> {
 }
 
 /// A word and where it stands.
-type Word = (Range<usize>, String);
+type SpannedString = (Range<usize>, String);
 
 /// Words that are all wanted or (with `!=`) all unwanted.
-fn words(c: &mut Conversion, key: &'static str, given: &Names, place: Range<usize>) -> Option<(bool, Vec<Word>)> {
+fn words(
+    c: &mut Conversion,
+    key: &'static str,
+    given: &Names,
+    place: Range<usize>,
+) -> Option<(bool, Vec<SpannedString>)> {
     let mut negated = None;
     let mut words = Vec::new();
     for (span, text) in each_name(given, place.clone()) {

@@ -9,16 +9,16 @@ use umbrella_policy::placement::spec::{
 use umbrella_units::Amount;
 
 use super::Config;
-use super::notice::{Finding, Notice};
+use super::notice::{Notice, SpannedNotice};
 
 /// All of a thing, in thousandths of a percent.
 const WHOLE: u32 = 100_000;
 
 /// Of all rules and fill levels.
-pub(super) fn findings(config: &Config) -> Vec<Finding> {
+pub(super) fn findings(config: &Config) -> Vec<SpannedNotice> {
     let mut findings = Vec::new();
     for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
-        let at = |span: &Range<usize>, notice| Finding { span: span.clone(), notice };
+        let at = |span: &Range<usize>, notice| SpannedNotice { span: span.clone(), notice };
         match &rule.kind {
             RuleKindSpec::When { conditions, to } => {
                 findings.extend(of_list(&rule.name, to).map(|notice| at(span, notice)));
@@ -127,7 +127,7 @@ fn collect(condition: &Condition, negated: bool, thresholds: &mut Vec<Threshold>
     }
 }
 
-fn of_evicts(config: &Config) -> Vec<Finding> {
+fn of_evicts(config: &Config) -> Vec<SpannedNotice> {
     let Ok(rules) = config.rules() else { return Vec::new() };
     let never = rules.never_evictable();
     let members =
@@ -135,7 +135,7 @@ fn of_evicts(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (spec, span) in config.spec.rules.evicts.iter().zip(&config.spans.evicts) {
         let EvictSpec { of, to, .. } = spec;
-        let mut note = |notice| findings.push(Finding { span: span.clone(), notice });
+        let mut note = |notice| findings.push(SpannedNotice { span: span.clone(), notice });
         if let Some((_, reason)) = never.iter().find(|(other, _)| other == of) {
             note(Notice::EvictsNothing { of: of.clone(), reason: reason.clone() });
         }

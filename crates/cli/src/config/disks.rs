@@ -18,19 +18,19 @@ use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::{StagingSpec, resolve};
 use umbrella_units::{Amount, ByteSize};
 
-use super::notice::{Finding, Notice, PATIENCE, Reads};
+use super::notice::{Notice, PATIENCE, Reads, SpannedNotice};
 use super::problem::{ConfigErrors, Located, Problem};
 use super::seen::{Failure, Id, Seen};
 use super::{Config, contradictions, odd_rules};
 use crate::mounts::{self, Leads};
-use crate::probe::{self, Look, Resolved};
+use crate::probe::{self, ProbeKind, Resolved};
 use crate::text::quoted;
 
 /// A smaller number of bytes is most likely a mistake.
 const LEAST_MIN_FREE: u64 = 1 << 20;
 
 /// Looks at every path of the pool; makes the mount point's path canonical.
-pub(super) fn look(config: &mut Config) -> Result<Vec<Finding>, ConfigErrors> {
+pub(super) fn look(config: &mut Config) -> Result<Vec<SpannedNotice>, ConfigErrors> {
     let mut paths: Vec<PathBuf> = config.spec.branches.iter().map(|branch| branch.path.clone()).collect();
     paths.push(config.spec.mount.clone());
     let mut seen = see_all(paths);
@@ -55,7 +55,7 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
             let started = std::thread::Builder::new().spawn(move || {
                 let seen = match mounts::leads(&looked_at) {
                     Leads::Here => Some(see(&looked_at)),
-                    Leads::Away { path, .. } => probe::look_at(Look::See, &path, PATIENCE),
+                    Leads::Away { path, .. } => probe::look_at(ProbeKind::See, &path, PATIENCE),
                 };
                 if let Some(seen) = seen {
                     // Who asked may have given up.
@@ -80,11 +80,11 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
 }
 
 /// What a process that was started to look at a path tells.
-pub(crate) fn tell(look: Look, path: &Path) -> serde_json::Result<String> {
+pub(crate) fn tell(look: ProbeKind, path: &Path) -> serde_json::Result<String> {
     match look {
-        Look::See => serde_json::to_string(&see(path)),
-        Look::Resolve => serde_json::to_string(&Resolved { path: resolve(path) }),
-        Look::VolatileStaging | Look::LastingStaging => serde_json::to_string(&StagingSeen::of(path, look)),
+        ProbeKind::See => serde_json::to_string(&see(path)),
+        ProbeKind::Resolve => serde_json::to_string(&Resolved { path: resolve(path) }),
+        ProbeKind::VolatileStaging | ProbeKind::LastingStaging => serde_json::to_string(&StagingSeen::of(path, look)),
     }
 }
 
@@ -197,9 +197,9 @@ fn report(config: &Config, index: usize, errors: &mut Vec<Located>, problem: imp
     errors.push(Located { problem: problem(branch.name.clone(), branch.path.clone()), span });
 }
 
-fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
+fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<SpannedNotice> {
     let mut findings = Vec::new();
-    let at_mount = |notice| Finding { span: config.spans.mount.clone(), notice };
+    let at_mount = |notice| SpannedNotice { span: config.spans.mount.clone(), notice };
     match &mount.failure {
         Some(Failure::Missing) => findings.push(at_mount(Notice::MountMissing { mount: mount.resolved.clone() })),
         None if !mount.directory => {
@@ -223,13 +223,13 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
             && (1..LEAST_MIN_FREE).contains(&min_free.0)
         {
             let notice = Notice::MinFreeTiny { name: branch.name.clone(), min_free };
-            findings.push(Finding { span: span.clone(), notice });
+            findings.push(SpannedNotice { span: span.clone(), notice });
         }
         if seen.covered {
             let hides = |cover: &&Cover| cover.path == seen.resolved && crate::pool::is_left(cover);
             if let Some(cover) = covers.iter().find(hides) {
                 let (name, path, mount) = (branch.name.clone(), branch.path.clone(), cover.pool.clone());
-                findings.push(Finding { span: span.clone(), notice: Notice::LeftHidden { name, path, mount } });
+                findings.push(SpannedNotice { span: span.clone(), notice: Notice::LeftHidden { name, path, mount } });
             }
             continue;
         }
@@ -243,19 +243,19 @@ fn findings(config: &Config, mount: &Seen, seen: &[Seen]) -> Vec<Finding> {
         let (name, path) = (branch.name.clone(), branch.path.clone());
         let config = config.source.name().to_owned();
         if let Some(theirs) = of_another.map(|(theirs, _)| theirs.clone()) {
-            findings.push(Finding { span: span.clone(), notice: Notice::DiskOfAnother { name, path, theirs } });
+            findings.push(SpannedNotice { span: span.clone(), notice: Notice::DiskOfAnother { name, path, theirs } });
         } else if other_disk {
-            findings.push(Finding { span: span.clone(), notice: Notice::OtherDisk { name, path, config } });
+            findings.push(SpannedNotice { span: span.clone(), notice: Notice::OtherDisk { name, path, config } });
         }
         for notice in branch_notices(branch, seen, past) {
-            findings.push(Finding { span: span.clone(), notice });
+            findings.push(SpannedNotice { span: span.clone(), notice });
         }
         // What is offline lies on nobody's file system: a mount point without its disk, on the one below.
         let offline = findings.iter().any(|finding| finding.missing_branch() == Some(&branch.name));
         let Some((device, _)) = seen.id.filter(|_| !offline) else { continue };
         if let Some(first) = devices.get(&device) {
             let notice = Notice::SameFileSystem { first: (*first).to_owned(), second: branch.name.clone() };
-            findings.push(Finding { span: span.clone(), notice });
+            findings.push(SpannedNotice { span: span.clone(), notice });
         } else {
             devices.insert(device, &branch.name);
         }
@@ -316,10 +316,10 @@ fn branch_notices(branch: &umbrella_fs::spec::BranchSpec, seen: &Seen, past: Pas
     notices
 }
 
-fn staging_finding(config: &Config) -> Option<Finding> {
+fn staging_finding(config: &Config) -> Option<SpannedNotice> {
     let staging = config.spec.staging.as_ref()?;
     let path = staging.path.clone()?;
-    let look = if staging.volatile { Look::VolatileStaging } else { Look::LastingStaging };
+    let look = if staging.volatile { ProbeKind::VolatileStaging } else { ProbeKind::LastingStaging };
     let seen = match mounts::leads(&path) {
         Leads::Here => StagingSeen::of(&path, look),
         Leads::Away { path, .. } => probe::look_at(look, &path, PATIENCE).unwrap_or_else(|| {
@@ -332,7 +332,7 @@ fn staging_finding(config: &Config) -> Option<Finding> {
         StagingSeen { is_on_disk: true, .. } => Notice::StagingOnDisk { path },
         StagingSeen { .. } => return None,
     };
-    Some(Finding { span: config.spans.staging.clone(), notice })
+    Some(SpannedNotice { span: config.spans.staging.clone(), notice })
 }
 
 /// What was seen of the path of a staging area.
@@ -343,8 +343,8 @@ struct StagingSeen {
 }
 
 impl StagingSeen {
-    fn of(path: &Path, look: Look) -> StagingSeen {
-        let volatile = look == Look::VolatileStaging;
+    fn of(path: &Path, look: ProbeKind) -> StagingSeen {
+        let volatile = look == ProbeKind::VolatileStaging;
         let spec = StagingSpec { path: Some(path.to_owned()), volatile, ..StagingSpec::default() };
         let is_on_disk = !volatile && device_of(path).is_some_and(|device| is_disk(&device));
         StagingSeen { obstacle: staging_obstacle(&spec), is_on_disk }

@@ -50,7 +50,7 @@ use crate::mounts;
 
 pub(crate) use conditions::FILE_TYPES;
 pub(crate) use disks::tell;
-pub(crate) use notice::Finding;
+pub(crate) use notice::SpannedNotice;
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
 pub(crate) use source::Source;
 
@@ -143,7 +143,7 @@ pub(crate) fn load(
     path: &Path,
     at: Option<&Path>,
     access_times: AccessTimes,
-) -> Result<(Config, Vec<Finding>), ConfigErrors> {
+) -> Result<(Config, Vec<SpannedNotice>), ConfigErrors> {
     let mut config = parse_for(path, bytes_of(path, "docs/configuration.md")?, at)?;
     config.spec.access_times = access_times;
     let findings = disks::look(&mut config)?;

@@ -19,7 +19,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Something odd that is no error, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Finding {
+pub(crate) struct SpannedNotice {
     pub(crate) span: Range<usize>,
     pub(crate) notice: Notice,
 }
@@ -196,7 +196,7 @@ pub(crate) enum Notice {
     MountNotEmpty { mount: PathBuf },
 }
 
-impl Finding {
+impl SpannedNotice {
     /// The branch that could not be used just now.
     pub(crate) fn missing_branch(&self) -> Option<&str> {
         match &self.notice {

@@ -10,14 +10,14 @@ use umbrella_policy::placement::spec::{
 };
 
 use super::Config;
-use super::notice::{Finding, Notice, Reads, Unnoted};
+use super::notice::{Notice, Reads, SpannedNotice, Unnoted};
 use super::seen::Seen;
 
 /// Longest time after which `relatime` changes the access time of a file that is read.
 const RELATIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Rules on access times, and branches where those are not what the rules take them for.
-pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {
+pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<SpannedNotice> {
     // Options of the pool's mount take the place of the branches' own.
     let by_option = config.spec.access_times.update.map(Reads::from);
     let mounted = |reads: Reads| {
@@ -38,7 +38,7 @@ pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {
             if !branches.is_empty() {
                 let unnoted = Unnoted { branches: branches.clone(), reads };
                 let notice = Notice::ReadsUnnoted { rule: rule.name.clone(), unnoted };
-                findings.push(Finding { span: span.clone(), notice });
+                findings.push(SpannedNotice { span: span.clone(), notice });
             }
         };
         find(&noatime, Reads::Unnoted);
@@ -49,7 +49,7 @@ pub(super) fn unnoted_reads(config: &Config, seen: &[Seen]) -> Vec<Finding> {
     findings
 }
 
-pub(super) fn findings(config: &Config) -> Vec<Finding> {
+pub(super) fn findings(config: &Config) -> Vec<SpannedNotice> {
     // A group has others than those that take nothing, as far as is known here.
     let read_only = |name: &String| {
         let mut meant = config.spec.branches.iter().filter(|branch| name == ANY || branch.name == *name).peekable();
@@ -59,14 +59,14 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let any = [ANY.to_owned()];
     let default = if config.spec.rules.default.is_empty() { &any[..] } else { &config.spec.rules.default };
-    let at_default = |notice| Finding { span: config.spans.default.clone(), notice };
+    let at_default = |notice| SpannedNotice { span: config.spans.default.clone(), notice };
     match default.first().filter(|name| read_only(name)) {
         Some(_) if default.iter().all(read_only) => findings.push(at_default(Notice::DefaultReadOnly)),
         Some(name) => findings.push(at_default(Notice::DefaultBeginsReadOnly { name: name.clone() })),
         None => {}
     }
     for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
-        let at_rule = |notice| Finding { span: span.clone(), notice };
+        let at_rule = |notice| SpannedNotice { span: span.clone(), notice };
         match &rule.kind {
             RuleKindSpec::When { conditions, to } => {
                 if only_read_only(to) {
@@ -85,7 +85,7 @@ pub(super) fn findings(config: &Config) -> Vec<Finding> {
                     let read_only =
                         only_read_only(&entry.to).then(|| Notice::RuleReadOnly { rule: entry.glob.clone() });
                     let notices = odd_glob(config, &entry.glob, &globs).into_iter().chain(read_only);
-                    findings.extend(notices.map(|notice| Finding { span: span.clone(), notice }));
+                    findings.extend(notices.map(|notice| SpannedNotice { span: span.clone(), notice }));
                 }
             }
         }
@@ -109,14 +109,14 @@ fn odd_warmth(config: &Config, rule: &str, conditions: &[Condition], to: &Destin
 }
 
 /// Fill levels that nothing can ever lower.
-pub(super) fn idle_evicts(config: &Config) -> Vec<Finding> {
+pub(super) fn idle_evicts(config: &Config) -> Vec<SpannedNotice> {
     let Ok(rules) = config.rules() else { return Vec::new() };
     let spans = config.spec.rules.evicts.iter().zip(&config.spans.evicts);
     let idle = spans
         .filter(|(spec, _)| rules.evicts().iter().any(|evict| evict.of == spec.of && !rules.lets_some_leave(evict)));
     let finding = |(spec, span): (&EvictSpec, &Range<usize>)| {
         let notice = Notice::EvictIdle { of: spec.of.clone() };
-        Finding { span: span.clone(), notice }
+        SpannedNotice { span: span.clone(), notice }
     };
     idle.map(finding).collect()
 }

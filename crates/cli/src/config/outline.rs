@@ -13,7 +13,7 @@ pub(crate) struct Outline {
     pub(crate) default: Vec<String>,
     /// Further keys of the pool.
     pub(crate) keys: Vec<Key>,
-    pub(crate) branches: Vec<Branch>,
+    pub(crate) branches: Vec<BranchTable>,
     pub(crate) groups: Vec<Group>,
     pub(crate) rules: Vec<Rule>,
 }
@@ -50,7 +50,7 @@ pub(crate) enum Value {
 
 /// `[[branch]]`
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Branch {
+pub(crate) struct BranchTable {
     pub(crate) about: Vec<String>,
     /// `None`: the last component of the path, or of each path that a pattern means.
     pub(crate) name: Option<String>,
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn what_comes_from_outside_begins_no_line_and_ends_no_text() {
         let about = vec!["a\nmount = \"/x\"".to_owned()];
-        let branch = Branch { path: "/mnt/a\"b\nc\u{1b}".to_owned(), ..Branch::default() };
+        let branch = BranchTable { path: "/mnt/a\"b\nc\u{1b}".to_owned(), ..BranchTable::default() };
         let outline = Outline { about, mount: "/srv".to_owned(), branches: vec![branch], ..Outline::default() };
         let text = outline.text();
         let read: toml_edit::DocumentMut = text.parse().unwrap_or_else(|error| panic!("{error}\n{text}"));

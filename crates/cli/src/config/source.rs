@@ -7,7 +7,7 @@ use crate::text;
 
 /// A line and a column, both counted from 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct LineColumn {
     /// Line.
     pub(crate) line: usize,
     /// Column.
@@ -41,11 +41,11 @@ impl Source {
     }
 
     /// The place of a byte offset.
-    pub(crate) fn place(&self, offset: usize) -> Place {
+    pub(crate) fn place(&self, offset: usize) -> LineColumn {
         let before = self.before(offset);
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
-        Place { line: before.matches('\n').count() + 1, column }
+        LineColumn { line: before.matches('\n').count() + 1, column }
     }
 
     /// The line that holds the offset, with a mark under the span; empty when there is no text.

@@ -6,8 +6,8 @@ use umbrella_block::file::Access;
 use umbrella_block::hybrid::{self, DamagedPair, Half, HybridError, Losses};
 use umbrella_units::ByteSize;
 
-use super::open::Part;
-use super::protocol::{Detached, Outcome, Progress};
+use super::open::OpenDevice;
+use super::protocol::{DetachOutcome, Detached, Progress};
 use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::output::reasons;
@@ -28,7 +28,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
             remembered::forget(&spec.disk);
             return Ok(Detached {
                 name,
-                outcome: Outcome::Salvaged,
+                outcome: DetachOutcome::Salvaged,
                 drained: ByteSize(0),
                 lost: None,
                 perhaps_lost: Losses::default(),
@@ -41,7 +41,13 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
         .detach(|done| tell(&Progress { done, total, ending: false }))
         .context("writing the intact data to the disk")?;
     remembered::forget(&spec.disk);
-    Ok(Detached { name, outcome: Outcome::Salvaged, drained: total, lost: Some(lost), perhaps_lost: Losses::default() })
+    Ok(Detached {
+        name,
+        outcome: DetachOutcome::Salvaged,
+        drained: total,
+        lost: Some(lost),
+        perhaps_lost: Losses::default(),
+    })
 }
 
 /// Makes the disk a plain one without what only the flash had; says what that was, if it can be known.
@@ -76,7 +82,13 @@ pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
     }
     remembered::forget(&spec.disk);
     let name = spec.name.to_string();
-    Ok(Detached { name, outcome: Outcome::FlashForgotten, drained: ByteSize(0), lost, perhaps_lost: Losses::default() })
+    Ok(Detached {
+        name,
+        outcome: DetachOutcome::FlashForgotten,
+        drained: ByteSize(0),
+        lost,
+        perhaps_lost: Losses::default(),
+    })
 }
 
 fn flash_of(spec: &DiskSpec) -> anyhow::Result<&CacheSpec> {
@@ -88,7 +100,7 @@ fn flash_of(spec: &DiskSpec) -> anyhow::Result<&CacheSpec> {
 
 /// What holds the data of a device, without the time that it would take.
 fn half(spec: &DeviceSpec, access: Access) -> anyhow::Result<Half> {
-    match Part::open_data(spec, access)? {
+    match OpenDevice::open_data(spec, access)? {
         Some(part) => Ok(part.half()),
         None => bail!("a disk in memory does not outlive its daemon"),
     }

@@ -20,7 +20,7 @@ use umbrella_block::file::{Access, Cache, FileDevice, OpenError, OpenOptions};
 use super::users::users_of;
 use crate::config::disk::DeviceSpec;
 use crate::mounts::{self, Leads};
-use crate::probe::{self, Question, Reply};
+use crate::probe::{self, ProbeReply, Question};
 use crate::text::visible_path;
 
 /// How long a file system may take to say whether a file is locked.
@@ -67,8 +67,8 @@ pub(crate) fn in_use(spec: &DeviceSpec) -> Option<String> {
 /// The loop devices on a file that may not be used beside it.
 fn loops_on(path: &Path, access: Access) -> impl Iterator<Item = PathBuf> {
     let identity = match mounts::found_at(path) {
-        Reply::Yes(found) => Some(found),
-        Reply::No(_) | Reply::Silent => None,
+        ProbeReply::Yes(found) => Some(found),
+        ProbeReply::No(_) | ProbeReply::Silent => None,
     };
     // Without that list, there are no loop devices.
     std::fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(move |entry| {
@@ -99,7 +99,7 @@ fn is_locked(file: &Path, access: Access) -> bool {
         Access::ReadWrite => (Question::LockExclusive, FlockOperation::NonBlockingLockExclusive),
     };
     if let Leads::Away { path, .. } = mounts::leads(file) {
-        return probe::ask(question, &path, A_LOOK) == Reply::No(Errno::AGAIN);
+        return probe::ask(question, &path, A_LOOK) == ProbeReply::No(Errno::AGAIN);
     }
     if !std::fs::metadata(file).is_ok_and(|data| data.is_file()) {
         return false;

@@ -21,7 +21,7 @@ use super::figures::Sources;
 use super::log::Log;
 use super::losses::{perhaps_lost, skipped, unknown};
 use super::motor::TimedMotor;
-use super::open::{self, OnDamage, Part, last_holder};
+use super::open::{self, OnDamage, OpenDevice, last_holder};
 use super::pair::{Keeps, detach_pair, halves, keeps, salvage};
 use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor};
 use super::remembered;
@@ -42,12 +42,12 @@ fn is_damage(error: &anyhow::Error) -> bool {
 /// A disk that is open.
 pub(crate) struct Offered {
     pub(crate) spec: DiskSpec,
-    disk: Part,
+    disk: OpenDevice,
     /// The motor of a disk that is not hybrid.
     motor: Option<Arc<dyn Spindle>>,
     /// That of a hybrid disk, which is put to sleep.
     timed: Option<Arc<TimedMotor>>,
-    flash: Option<Part>,
+    flash: Option<OpenDevice>,
     /// Why its disk is never put to sleep, though it should be.
     pub(crate) sleepless: Option<String>,
     hybrid: Option<Arc<Hybrid>>,
@@ -84,7 +84,7 @@ impl Offered {
                 bail!("{refusal}");
             }
             // What cannot be opened says best why.
-            let disk = Part::open(&spec.disk, access)?;
+            let disk = OpenDevice::open(&spec.disk, access)?;
             alone.context("it may be half of a hybrid disk; serve it --read-only")?;
             let emulated = disk.emulated.clone().map(|emulated| emulated as Arc<dyn Spindle>);
             let motor = emulated.or_else(|| open::motor(&spec.disk)?.ok());
@@ -146,7 +146,7 @@ impl Offered {
     }
 
     /// The undamaged part of a damaged pair.
-    fn only_read(spec: DiskSpec, disk: Part, flash: Part, pair: DamagedPair) -> Offered {
+    fn only_read(spec: DiskSpec, disk: OpenDevice, flash: OpenDevice, pair: DamagedPair) -> Offered {
         let motor = disk.motor(&spec.disk).ok();
         Offered {
             disk,
@@ -255,10 +255,10 @@ impl Offered {
 
     /// The sources of the figures, except those of the NBD server.
     pub(crate) fn sources(&self, here: Traffic) -> Sources {
-        let meter = |part: &Part| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
+        let meter = |part: &OpenDevice| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
         let flash = self.flash.as_ref().and_then(meter);
         let log = self.log.as_ref().map(Log::stats);
-        let failed = |part: &Part| part.failed_reads().map_or(0, |failed| failed.count);
+        let failed = |part: &OpenDevice| part.failed_reads().map_or(0, |failed| failed.count);
         let (disk_failed_reads, flash_failed_reads) = (failed(&self.disk), self.flash.as_ref().map(failed));
         let disk = meter(&self.disk);
         let spin_up_time = self.timed.as_ref().and_then(|motor| motor.spin_up_time());

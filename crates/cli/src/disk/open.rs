@@ -29,7 +29,7 @@ use crate::text::{visible, visible_path};
 const TYPICAL: &str = "modern";
 
 /// A device, and what it is besides.
-pub(crate) struct Part {
+pub(crate) struct OpenDevice {
     pub(crate) name: String,
     pub(crate) device: Arc<dyn BlockDevice>,
     /// If it is a file, which can say more than other devices.
@@ -40,9 +40,9 @@ pub(crate) struct Part {
     pub(crate) emulated: Option<Arc<EmulatedDisk>>,
 }
 
-impl Part {
+impl OpenDevice {
     /// Opens a device as a program would use it.
-    pub(crate) fn open(spec: &DeviceSpec, access: Access) -> anyhow::Result<Part> {
+    pub(crate) fn open(spec: &DeviceSpec, access: Access) -> anyhow::Result<OpenDevice> {
         if let (Some(path), Some(_)) = (spec.path(), spec.size())
             && is_missing(path).unwrap_or(false)
             && may_be_made(path)
@@ -56,20 +56,20 @@ impl Part {
         match spec {
             DeviceSpec::File { path, direct, .. } => {
                 let cache = if *direct { Cache::Direct } else { Cache::Page };
-                Part::of_file(path, FileOptions { access, cache })
+                OpenDevice::of_file(path, FileOptions { access, cache })
             }
-            DeviceSpec::Memory { size } => Part::of_memory(*size),
+            DeviceSpec::Memory { size } => OpenDevice::of_memory(*size),
             DeviceSpec::Emulated { profile: name, speed, path, size } => {
                 let profile = profile(name)?;
                 let backing = match path {
-                    Some(path) => Part::of_file(path, FileOptions { access, cache: Cache::Page })?,
-                    None => Part::of_memory(size.unwrap_or_default())?,
+                    Some(path) => OpenDevice::of_file(path, FileOptions { access, cache: Cache::Page })?,
+                    None => OpenDevice::of_memory(size.unwrap_or_default())?,
                 };
                 let options = Options { capacity: *size, ..Options::default() };
                 // The model's clock wants the length of a second, not its speed.
                 let scale = TimeScale::new(1.0 / speed.0)?;
                 let emulated = Arc::new(EmulatedDisk::new(&profile, &options, scale, backing.device)?);
-                Ok(Part {
+                Ok(OpenDevice {
                     name: backing.name,
                     device: emulated.clone(),
                     file: None,
@@ -81,24 +81,24 @@ impl Part {
     }
 
     /// Opens only what holds the data, without the time that it would take; nothing if that does not outlive a program.
-    pub(crate) fn open_data(spec: &DeviceSpec, access: Access) -> anyhow::Result<Option<Part>> {
-        let data = spec.path().map(|path| Part::of_file(path, FileOptions { access, cache: Cache::Page }));
+    pub(crate) fn open_data(spec: &DeviceSpec, access: Access) -> anyhow::Result<Option<OpenDevice>> {
+        let data = spec.path().map(|path| OpenDevice::of_file(path, FileOptions { access, cache: Cache::Page }));
         data.transpose()
     }
 
-    fn of_file(path: &Path, options: FileOptions) -> anyhow::Result<Part> {
+    fn of_file(path: &Path, options: FileOptions) -> anyhow::Result<OpenDevice> {
         let file = Arc::new(FileDevice::open(path, options)?);
         let data = Some(Arc::clone(&file));
-        Ok(Part { name: visible_path(path), device: file.clone(), file: Some(file), data, emulated: None })
+        Ok(OpenDevice { name: visible_path(path), device: file.clone(), file: Some(file), data, emulated: None })
     }
 
-    fn of_memory(size: ByteSize) -> anyhow::Result<Part> {
+    fn of_memory(size: ByteSize) -> anyhow::Result<OpenDevice> {
         // A size that cannot be had would otherwise end the program.
         Vec::<u8>::new()
             .try_reserve_exact(usize::try_from(size.0)?)
             .with_context(|| format!("there is no memory for {size}"))?;
         let device = Arc::new(Memory::new(size));
-        Ok(Part { name: "memory".to_owned(), device, file: None, data: None, emulated: None })
+        Ok(OpenDevice { name: "memory".to_owned(), device, file: None, data: None, emulated: None })
     }
 
     /// Reads that failed since it was opened.
@@ -184,7 +184,7 @@ pub(crate) fn watts(spec: &DeviceSpec) -> Option<String> {
 /// Why a device should not be written on its own: it is half of a hybrid disk, or may be. Fails if it cannot be looked
 /// at.
 pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
-    let Some(disk) = Part::open_data(spec, Access::ReadOnly)? else { return Ok(None) };
+    let Some(disk) = OpenDevice::open_data(spec, Access::ReadOnly)? else { return Ok(None) };
     if let Some(of) = hybrid::disk_of(&disk.half()) {
         return Ok(Some(format!(
             "{} is the flash of the hybrid disk {of}, and may have its newest data; give it as [flash] (or --flash), or serve it --read-only",
@@ -211,7 +211,7 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
 }
 
 /// What has become of a disk that had a flash, and whose label is not where it was.
-fn without_label(disk: &Part, was: &Remembered) -> String {
+fn without_label(disk: &OpenDevice, was: &Remembered) -> String {
     let Remembered { size, flash, .. } = was;
     let is = disk.device.geometry().size();
     let [shown, shown_is] = size.told_apart(is);

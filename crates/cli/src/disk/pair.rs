@@ -8,7 +8,7 @@ use umbrella_block::file::Access;
 use umbrella_block::hybrid::{DamagedPair, Hybrid, HybridError, Losses, finish_detach};
 use umbrella_units::ByteSize;
 
-use super::open::{self, Part};
+use super::open::{self, OpenDevice};
 use super::protocol::{AtDetach, Progress};
 use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
@@ -49,9 +49,9 @@ pub(super) fn salvage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> 
     Ok(())
 }
 
-pub(super) fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<(Part, Part)> {
-    let disk = Part::open(&spec.disk, access).context("the disk")?;
-    let flash = Part::open(&cache.flash, access).context("the flash")?;
+pub(super) fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyhow::Result<(OpenDevice, OpenDevice)> {
+    let disk = OpenDevice::open(&spec.disk, access).context("the disk")?;
+    let flash = OpenDevice::open(&cache.flash, access).context("the flash")?;
     Ok((disk, flash))
 }
 

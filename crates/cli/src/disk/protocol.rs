@@ -227,7 +227,7 @@ pub(crate) struct Grown {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Detached {
     pub(crate) name: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: DetachOutcome,
     /// Bytes brought from flash to the disk.
     pub(crate) drained: ByteSize,
     /// What is lost; nothing when nobody knows.
@@ -240,7 +240,7 @@ pub(crate) struct Detached {
 /// See [`Detached`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Outcome {
+pub(crate) enum DetachOutcome {
     /// All is on the disk.
     Detached,
     /// What is on flash stays there.

@@ -17,7 +17,7 @@ use umbrella_units::ByteSize;
 use super::xfs::xfs_uuid;
 use crate::config::disk::{DeviceSpec, DiskSpec};
 use crate::mounts::{self, Leads};
-use crate::probe::Reply;
+use crate::probe::ProbeReply;
 use crate::state_file;
 
 /// The memory of one disk.
@@ -68,7 +68,7 @@ fn file_of(path: &Path) -> Option<PathBuf> {
 fn id_of(path: &Path) -> Option<String> {
     if let Leads::Away { mounted, at, .. } = mounts::leads(path) {
         // Only what a process of its own can tell.
-        let Reply::Yes(found) = mounts::found_at(path) else { return None };
+        let ProbeReply::Yes(found) = mounts::found_at(path) else { return None };
         return found.is_file.then(|| format!("away-{}-{}-{:x}", mounted.source, at.display(), found.inode));
     }
     let data = fs::metadata(path).ok()?;

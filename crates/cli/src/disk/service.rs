@@ -18,7 +18,7 @@ use super::offered::Offered;
 use super::pair::drain;
 use super::place;
 use super::protocol::ScrubResult;
-use super::protocol::{Answer, AtDetach, Detached, DiskStatus, Grown, Outcome, Progress, Request};
+use super::protocol::{Answer, AtDetach, DetachOutcome, Detached, DiskStatus, Grown, Progress, Request};
 use super::scrub::Scrubs;
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
@@ -41,10 +41,10 @@ pub(crate) enum End {
 }
 
 /// Who asked for a detachment. What nobody waits for any more is not done: it would come when nobody expects it.
-pub(crate) struct Requester(Sender<Word>);
+pub(crate) struct Requester(Sender<RequesterMessage>);
 
 /// A message to a requester.
-enum Word {
+enum RequesterMessage {
     /// Asks whether it still waits.
     AreYouThere(Sender<bool>),
     /// How it ended.
@@ -55,12 +55,12 @@ impl Requester {
     /// Whether it still waits; from then on it knows that the end has begun.
     pub(crate) fn still_waits(&self) -> bool {
         let (reply, heard) = channel();
-        self.0.send(Word::AreYouThere(reply)).is_ok() && heard.recv().is_ok_and(|there| there)
+        self.0.send(RequesterMessage::AreYouThere(reply)).is_ok() && heard.recv().is_ok_and(|there| there)
     }
 
     /// Tells it how the disk ended.
     pub(crate) fn done(&self, outcome: Result<(), String>) {
-        let _ = self.0.send(Word::Done(outcome));
+        let _ = self.0.send(RequesterMessage::Done(outcome));
     }
 }
 
@@ -268,11 +268,11 @@ impl DiskService {
         let outcome = loop {
             let pulse = Progress { ending, ..Progress::default() };
             match words.recv_timeout(PULSE) {
-                Ok(Word::AreYouThere(reply)) => {
+                Ok(RequesterMessage::AreYouThere(reply)) => {
                     ending = tell(&Progress { ending: true, ..pulse });
                     let _ = reply.send(ending);
                 }
-                Ok(Word::Done(outcome)) => break outcome,
+                Ok(RequesterMessage::Done(outcome)) => break outcome,
                 Err(RecvTimeoutError::Timeout) => {
                     tell(&pulse);
                 }
@@ -283,13 +283,13 @@ impl DiskService {
             bail!("{error}");
         }
         let outcome = match flash {
-            _ if !lasts => Outcome::Gone,
-            _ if keeps_flash => Outcome::DetachedWithCache,
+            _ if !lasts => DetachOutcome::Gone,
+            _ if keeps_flash => DetachOutcome::DetachedWithCache,
             // Alone it would show what was there before.
-            AtDetach::Empty if !at_risk.is_empty() => Outcome::DetachedWithCache,
-            AtDetach::Keep if has_cache => Outcome::DetachedWithCache,
-            AtDetach::Dissolve if has_cache => Outcome::Dissolved,
-            _ => Outcome::Detached,
+            AtDetach::Empty if !at_risk.is_empty() => DetachOutcome::DetachedWithCache,
+            AtDetach::Keep if has_cache => DetachOutcome::DetachedWithCache,
+            AtDetach::Dissolve if has_cache => DetachOutcome::Dissolved,
+            _ => DetachOutcome::Detached,
         };
         let lost = Some(Losses { at_risk, unknown_records: 0 });
         Ok(Detached { name, outcome, drained, lost, perhaps_lost })

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Item;
+use super::Diagnostic;
 use crate::text::{quoted, visible_path};
 
 /// What is looked for.
 #[derive(Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct BootRequirements<'a> {
     pub(crate) config: &'a Path,
     pub(crate) mount: &'a Path,
     /// Mount points that have to be there before.
@@ -16,21 +16,21 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Looks below `root`, which is `/` but in tests.
-pub(crate) fn items(root: &Path, wanted: &Wanted<'_>) -> Vec<Item> {
+pub(crate) fn items(root: &Path, wanted: &BootRequirements<'_>) -> Vec<Diagnostic> {
     let unit = unit(root, wanted);
     let line = fstab_line(root, wanted);
     match (unit, line) {
         (None, None) => vec![not_at_boot(wanted)],
         (Some(unit), Some(_)) => {
             let text = format!("both {unit} and a line of /etc/fstab mount the pool at boot");
-            vec![Item::problem("boot", text).todo(format!("systemctl disable {unit}, or delete the line"))]
+            vec![Diagnostic::problem("boot", text).todo(format!("systemctl disable {unit}, or delete the line"))]
         }
         (Some(unit), None) => unit_items(root, &unit, wanted),
         (None, Some(line)) => fstab_items(&line, wanted),
     }
 }
 
-fn not_at_boot(wanted: &Wanted<'_>) -> Item {
+fn not_at_boot(wanted: &BootRequirements<'_>) -> Diagnostic {
     let text = "neither systemd nor /etc/fstab mounts the pool at boot";
     let todo = match name_of(wanted.config) {
         Some(name) => format!("systemctl enable umbrella@{name}"),
@@ -40,7 +40,7 @@ fn not_at_boot(wanted: &Wanted<'_>) -> Item {
             visible_path(wanted.mount)
         ),
     };
-    Item::remark("boot", text).todo(todo)
+    Diagnostic::remark("boot", text).todo(todo)
 }
 
 /// `media` of `/etc/umbrella/media.toml`.
@@ -50,7 +50,7 @@ fn name_of(config: &Path) -> Option<&str> {
 }
 
 /// The unit of this configuration, if it is enabled.
-fn unit(root: &Path, wanted: &Wanted<'_>) -> Option<String> {
+fn unit(root: &Path, wanted: &BootRequirements<'_>) -> Option<String> {
     let unit = format!("umbrella@{}.service", name_of(wanted.config)?);
     let targets = fs::read_dir(root.join("etc/systemd/system")).ok()?.flatten();
     let is_enabled = targets
@@ -59,13 +59,13 @@ fn unit(root: &Path, wanted: &Wanted<'_>) -> Option<String> {
     is_enabled.then_some(unit)
 }
 
-fn unit_items(root: &Path, unit: &str, wanted: &Wanted<'_>) -> Vec<Item> {
+fn unit_items(root: &Path, unit: &str, wanted: &BootRequirements<'_>) -> Vec<Diagnostic> {
     let mut items = Vec::new();
     let folders =
         ["etc/systemd/system", "usr/lib/systemd/system", "lib/systemd/system"].map(|folder| root.join(folder));
     if !folders.iter().any(|folder| folder.join("umbrella@.service").exists()) {
         let text = format!("{unit} is enabled, but the file umbrella@.service does not exist");
-        items.push(Item::problem("boot", text).todo("make install"));
+        items.push(Diagnostic::problem("boot", text).todo("make install"));
     }
     let drop_ins = folders.iter().filter_map(|folder| fs::read_dir(folder.join(format!("{unit}.d"))).ok());
     let texts = drop_ins.flatten().flatten().filter_map(|file| fs::read_to_string(file.path()).ok());
@@ -74,7 +74,7 @@ fn unit_items(root: &Path, unit: &str, wanted: &Wanted<'_>) -> Vec<Item> {
     if !missing.is_empty() {
         let text = format!("{unit} does not wait for the disks of all branches");
         let todo = format!("systemctl edit {unit}, with `[Unit]` and `RequiresMountsFor={}`", missing.join(" "));
-        items.push(Item::remark("boot", text).todo(todo));
+        items.push(Diagnostic::remark("boot", text).todo(todo));
     }
     items
 }
@@ -86,7 +86,7 @@ fn required_by_unit(text: &str) -> Vec<PathBuf> {
 }
 
 /// The options of the pool's line.
-fn fstab_line(root: &Path, wanted: &Wanted<'_>) -> Option<String> {
+fn fstab_line(root: &Path, wanted: &BootRequirements<'_>) -> Option<String> {
     let text = fs::read_to_string(root.join("etc/fstab")).ok()?;
     text.lines().filter(|line| !line.trim_start().starts_with('#')).find_map(|line| {
         let mut fields = line.split_whitespace();
@@ -96,7 +96,7 @@ fn fstab_line(root: &Path, wanted: &Wanted<'_>) -> Option<String> {
     })
 }
 
-fn fstab_items(options: &str, wanted: &Wanted<'_>) -> Vec<Item> {
+fn fstab_items(options: &str, wanted: &BootRequirements<'_>) -> Vec<Diagnostic> {
     let after = options.split(',').filter_map(|option| option.strip_prefix("x-systemd.requires-mounts-for="));
     let missing = missing(&after.map(PathBuf::from).collect::<Vec<_>>(), wanted);
     if missing.is_empty() {
@@ -104,11 +104,11 @@ fn fstab_items(options: &str, wanted: &Wanted<'_>) -> Vec<Item> {
     }
     let options: Vec<String> = missing.iter().map(|path| format!("x-systemd.requires-mounts-for={path}")).collect();
     let text = "the pool's line in /etc/fstab does not wait for the disks of all branches";
-    vec![Item::remark("boot", text).todo(format!("add to its options: {}", options.join(",")))]
+    vec![Diagnostic::remark("boot", text).todo(format!("add to its options: {}", options.join(",")))]
 }
 
 /// Mount points of branches that nothing waits for.
-fn missing(after: &[PathBuf], wanted: &Wanted<'_>) -> Vec<String> {
+fn missing(after: &[PathBuf], wanted: &BootRequirements<'_>) -> Vec<String> {
     let is_waited_for = |branch: &PathBuf| after.iter().any(|path| path.starts_with(branch));
     let mut missing: Vec<String> =
         wanted.branches.iter().filter(|branch| !is_waited_for(branch)).map(|branch| visible_path(branch)).collect();
@@ -142,7 +142,7 @@ mod tests {
 
     fn told(files: &[(&str, &str)], config: &str) -> Vec<String> {
         let root = root(files);
-        let wanted = Wanted {
+        let wanted = BootRequirements {
             config: Path::new(config),
             mount: Path::new("/srv/media"),
             branches: vec!["/mnt/disk1".into(), "/mnt/ssd".into()],

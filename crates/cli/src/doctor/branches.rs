@@ -5,13 +5,13 @@ use std::path::Path;
 use umbrella_fs::branch::cover::is_covered;
 use umbrella_fs::spec::BranchSpec;
 
-use super::Item;
-use crate::mounts::{self, Mounted};
+use super::Diagnostic;
+use crate::mounts::{self, MountInfo};
 use crate::storage::{self, Storage};
 use crate::text::{quoted, visible_path};
 
 /// Looks at every branch that answers.
-pub(crate) fn items(branches: &[BranchSpec]) -> Vec<Item> {
+pub(crate) fn items(branches: &[BranchSpec]) -> Vec<Diagnostic> {
     let mut items = Vec::new();
     for branch in branches {
         let path = mounts::resolve(&branch.path);
@@ -32,7 +32,7 @@ fn about(branch: &BranchSpec) -> String {
     format!("branch {}", quoted(&branch.name))
 }
 
-fn of_mount(branch: &BranchSpec, at: &Path, mounted: &Mounted) -> Vec<Item> {
+fn of_mount(branch: &BranchSpec, at: &Path, mounted: &MountInfo) -> Vec<Diagnostic> {
     let has = |option: &str| mounted.options.iter().any(|known| known == option);
     let at = visible_path(at);
     let mut items = Vec::new();
@@ -40,28 +40,28 @@ fn of_mount(branch: &BranchSpec, at: &Path, mounted: &Mounted) -> Vec<Item> {
         let text = format!("{at} is mounted read-only; Linux does that after an error of the disk");
         let todo =
             format!("look into `dmesg`, repair the file system, and mount it again; or set `read_only = true` ({at})");
-        items.push(Item::problem(about(branch), text).todo(todo));
+        items.push(Diagnostic::problem(about(branch), text).todo(todo));
     }
     if has("nosuid") || has("noexec") {
         let which = ["nosuid", "noexec"].into_iter().filter(|option| has(option)).collect::<Vec<_>>().join(",");
         let text = format!("{at} is mounted {which}, so programs on this branch run differently from those on others");
         items.push(
-            Item::remark(about(branch), text)
+            Diagnostic::remark(about(branch), text)
                 .todo("mount all branches alike; for the whole tree, give the option to the pool"),
         );
     }
     if has("sync") {
         let text = format!("{at} is mounted sync: every write waits for the disk");
-        items.push(Item::remark(about(branch), text).todo(format!("mount -o remount,async {at}")));
+        items.push(Diagnostic::remark(about(branch), text).todo(format!("mount -o remount,async {at}")));
     }
     items
 }
 
-fn of_storage(branch: &BranchSpec, storage: &Storage) -> Option<Item> {
+fn of_storage(branch: &BranchSpec, storage: &Storage) -> Option<Diagnostic> {
     let is_meant = branch.require_mount == Some(false);
     (storage.is_on_root && !is_meant).then(|| {
         let text = format!("{} lies on the system's own disk, which its files can fill", visible_path(&storage.path));
-        Item::remark(about(branch), text)
+        Diagnostic::remark(about(branch), text)
             .todo("mount the branch's disk there, or set `require_mount = false` if it is meant so")
     })
 }
@@ -74,9 +74,9 @@ mod tests {
         BranchSpec::new("disk1", "/mnt/disk1")
     }
 
-    fn mounted(options: &str) -> Mounted {
+    fn mounted(options: &str) -> MountInfo {
         let options = options.split(',').map(str::to_owned).collect();
-        Mounted { kind: "ext4".to_owned(), source: "/dev/sda1".to_owned(), options, device: 1 }
+        MountInfo { kind: "ext4".to_owned(), source: "/dev/sda1".to_owned(), options, device: 1 }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{Resource, getrlimit};
 
-use super::Item;
+use super::Diagnostic;
 use crate::advice::command;
 use crate::text::visible_path;
 use crate::{client, mounts, pool};
@@ -34,7 +34,7 @@ struct Limits {
 /// With fewer the daemon warns.
 const FEW: u64 = 4096;
 
-pub(crate) fn items() -> Vec<Item> {
+pub(crate) fn items() -> Vec<Diagnostic> {
     let mut items = of_kernel(&kernel());
     items.extend(limits().and_then(of_limits));
     items.extend(left_behind());
@@ -57,17 +57,18 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-fn of_kernel(kernel: &Kernel) -> Vec<Item> {
+fn of_kernel(kernel: &Kernel) -> Vec<Diagnostic> {
     let mut items = Vec::new();
     if !kernel.has_fuse {
-        items
-            .push(Item::problem("kernel", "/dev/fuse does not exist, so nothing can be mounted").todo("modprobe fuse"));
+        items.push(
+            Diagnostic::problem("kernel", "/dev/fuse does not exist, so nothing can be mounted").todo("modprobe fuse"),
+        );
     }
     let Some(version) = version(&kernel.release) else { return items };
     let release = &kernel.release;
     if version < (5, 6) {
         items.push(
-            Item::problem("kernel", format!("Linux {release} has no openat2, which every branch needs"))
+            Diagnostic::problem("kernel", format!("Linux {release} has no openat2, which every branch needs"))
                 .todo("run Linux 5.6 or later"),
         );
     }
@@ -75,21 +76,21 @@ fn of_kernel(kernel: &Kernel) -> Vec<Item> {
         let text = format!(
             "Linux {release} has no passthrough: reads and writes go through the daemon, at about half of the speed"
         );
-        items.push(Item::remark("kernel", text).todo("run Linux 6.9 or later"));
+        items.push(Diagnostic::remark("kernel", text).todo("run Linux 6.9 or later"));
     }
     if version < (6, 14) {
         let text =
             format!("Linux {release} has no FUSE over io_uring: opening and creating files takes up to twice as long");
-        items.push(Item::remark("kernel", text).todo("run Linux 6.14 or later"));
+        items.push(Diagnostic::remark("kernel", text).todo("run Linux 6.14 or later"));
         return items;
     }
     if kernel.enable_uring.as_deref() == Some("N") {
         let text = "FUSE over io_uring is off; mounting as root switches it on";
-        items.push(Item::remark("kernel", text).todo("echo Y > /sys/module/fuse/parameters/enable_uring"));
+        items.push(Diagnostic::remark("kernel", text).todo("echo Y > /sys/module/fuse/parameters/enable_uring"));
     }
     if kernel.io_uring_disabled.as_deref().is_some_and(|value| value != "0") {
         let text = "io_uring is forbidden (kernel.io_uring_disabled): requests come from /dev/fuse, and take up to twice as long";
-        items.push(Item::remark("kernel", text).todo("sysctl kernel.io_uring_disabled=0"));
+        items.push(Diagnostic::remark("kernel", text).todo("sysctl kernel.io_uring_disabled=0"));
     }
     items
 }
@@ -100,7 +101,7 @@ fn limits() -> Option<Limits> {
     Some(Limits { hard, most: most.unwrap_or(hard), is_root: rustix::process::geteuid().is_root() })
 }
 
-fn of_limits(limits: Limits) -> Option<Item> {
+fn of_limits(limits: Limits) -> Option<Diagnostic> {
     let reachable = if limits.is_root { limits.hard.max(limits.most) } else { limits.hard };
     (reachable < FEW).then(|| {
         let text = format!("a daemon may open {reachable} files only; programs that open more in the pool get EMFILE");
@@ -109,19 +110,19 @@ fn of_limits(limits: Limits) -> Option<Item> {
         } else {
             "raise the limit: `LimitNOFILE=` of the unit, or limits.conf"
         };
-        Item::remark("limits", text).todo(todo)
+        Diagnostic::remark("limits", text).todo(todo)
     })
 }
 
 /// Mounts, sockets and memory of daemons that are gone.
-fn left_behind() -> Vec<Item> {
+fn left_behind() -> Vec<Diagnostic> {
     let mut items = Vec::new();
     let pools = mounts::pools();
     for mount in &pools {
         if client::is_refused(&pool::Pool::at(mount).socket) {
             let text = format!("the daemon of {} is gone and left a dead mount", visible_path(mount));
             let unmount = command(["unmount", &mount.to_string_lossy()]);
-            items.push(Item::problem("mount", text).todo(format!("mount it again, or {unmount}")));
+            items.push(Diagnostic::problem("mount", text).todo(format!("mount it again, or {unmount}")));
         }
     }
     let covers = pool::left_covers();
@@ -129,18 +130,18 @@ fn left_behind() -> Vec<Item> {
         let of_it = covers.iter().filter(|cover| cover.pool == *mount);
         let paths: Vec<String> = of_it.map(|cover| visible_path(&cover.path)).collect();
         let text = format!("{}: still hidden (empty), but no daemon of {} runs", paths.join(", "), visible_path(mount));
-        items.push(Item::problem("mount", text).todo(command(["unmount", &mount.to_string_lossy()])));
+        items.push(Diagnostic::problem("mount", text).todo(command(["unmount", &mount.to_string_lossy()])));
     }
     for socket in old_sockets(&pool::run_dir(), &pools) {
         let socket = visible_path(&socket);
         let text = format!("{socket} is the socket of a daemon that was killed; the next mount replaces it");
-        items.push(Item::remark("socket", text).todo(format!("rm {socket}")));
+        items.push(Diagnostic::remark("socket", text).todo(format!("rm {socket}")));
     }
     // Others may have pools of their own elsewhere.
     let own = pool::state_root();
     let areas: Vec<PathBuf> = pool::orphaned_areas().into_iter().filter(|area| area.starts_with(&own)).collect();
     if let Some(left) = pool::left_in(&areas) {
-        items.push(Item::problem("staging", left).todo("umbrella mount CONFIG"));
+        items.push(Diagnostic::problem("staging", left).todo("umbrella mount CONFIG"));
     }
     items
 }
@@ -163,7 +164,7 @@ fn old_sockets(dir: &Path, pools: &[PathBuf]) -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    fn texts(items: &[Item]) -> String {
+    fn texts(items: &[Diagnostic]) -> String {
         items.iter().map(|item| item.text.as_str()).collect::<Vec<_>>().join("\n")
     }
 

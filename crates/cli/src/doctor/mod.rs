@@ -22,7 +22,7 @@ pub(crate) enum Severity {
 
 /// Something to know.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Item {
+pub(crate) struct Diagnostic {
     pub(crate) severity: Severity,
     /// What it is about: `kernel`, `branch "disk1"`.
     pub(crate) about: String,
@@ -32,24 +32,24 @@ pub(crate) struct Item {
     pub(crate) todo: Option<String>,
 }
 
-impl Item {
-    pub(crate) fn problem(about: impl Into<String>, text: impl Into<String>) -> Item {
-        Item { severity: Severity::Problem, about: about.into(), text: text.into(), todo: None }
+impl Diagnostic {
+    pub(crate) fn problem(about: impl Into<String>, text: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Problem, about: about.into(), text: text.into(), todo: None }
     }
 
-    pub(crate) fn remark(about: impl Into<String>, text: impl Into<String>) -> Item {
-        Item { severity: Severity::Remark, ..Item::problem(about, text) }
+    pub(crate) fn remark(about: impl Into<String>, text: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Remark, ..Diagnostic::problem(about, text) }
     }
 
     /// What to do stands in the text, after its last semicolon.
-    pub(crate) fn split(self) -> Item {
+    pub(crate) fn split(self) -> Diagnostic {
         match self.text.rsplit_once("; ") {
-            Some((text, todo)) => Item { text: text.to_owned(), todo: Some(todo.to_owned()), ..self },
+            Some((text, todo)) => Diagnostic { text: text.to_owned(), todo: Some(todo.to_owned()), ..self },
             None => self,
         }
     }
 
-    pub(crate) fn todo(self, todo: impl Into<String>) -> Item {
-        Item { todo: Some(todo.into()), ..self }
+    pub(crate) fn todo(self, todo: impl Into<String>) -> Diagnostic {
+        Diagnostic { todo: Some(todo.into()), ..self }
     }
 }

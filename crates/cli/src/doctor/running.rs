@@ -3,33 +3,39 @@
 use umbrella_fs::control::protocol::{BranchState, Status};
 use umbrella_fs::warning::NO_ROOM;
 
-use super::Item;
+use super::Diagnostic;
 use crate::advice::command;
 use crate::text::{quoted, visible};
 
-pub(crate) fn items(status: &Status) -> Vec<Item> {
+pub(crate) fn items(status: &Status) -> Vec<Diagnostic> {
     let mut items = Vec::new();
     for branch in &status.branches {
         let about = format!("branch {}", quoted(&branch.name));
         if let BranchState::Offline { reason, .. } = &branch.state {
             let text = format!("it is offline: {}", visible(reason));
             items.push(
-                Item::problem(about.clone(), text).todo("files on it do not exist for programs until it is back"),
+                Diagnostic::problem(about.clone(), text).todo("files on it do not exist for programs until it is back"),
             );
         }
         if branch.failing {
             let drain = command(["branch", "drain", &branch.name]);
             let todo = format!("copy what you need, and replace the disk ({drain})");
-            items.push(Item::problem(about, "its disk reports errors").todo(todo));
+            items.push(Diagnostic::problem(about, "its disk reports errors").todo(todo));
         }
     }
     let reason = status.transport.as_ref().and_then(|transport| transport.reason.as_ref());
     items.extend(
-        reason.map(|reason| Item::remark("requests", format!("they do not come over io_uring: {}", visible(reason)))),
+        reason.map(|reason| {
+            Diagnostic::remark("requests", format!("they do not come over io_uring: {}", visible(reason)))
+        }),
     );
     items.extend(status.warnings.iter().map(|warning| {
         let text = visible(warning);
-        if warning.starts_with(NO_ROOM) { Item::problem("pool", text).split() } else { Item::remark("pool", text) }
+        if warning.starts_with(NO_ROOM) {
+            Diagnostic::problem("pool", text).split()
+        } else {
+            Diagnostic::remark("pool", text)
+        }
     }));
     items
 }

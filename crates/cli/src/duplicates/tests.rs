@@ -29,9 +29,9 @@ impl World {
         self.dir.path().join(path)
     }
 
-    fn branches(&self) -> Vec<Branch> {
+    fn branches(&self) -> Vec<LockedBranch> {
         let root = |name: &str| Root { name: name.to_owned(), path: self.path(name) };
-        ["a", "b", "c"].iter().map(|name| Branch::lock(&root(name), true).unwrap()).collect()
+        ["a", "b", "c"].iter().map(|name| LockedBranch::lock(&root(name), true).unwrap()).collect()
     }
 }
 
@@ -40,7 +40,7 @@ fn let_time_pass() {
 }
 
 /// What becomes of the second copy of `d/file`, and whether it was deleted.
-fn second(branches: &[Branch]) -> (Verdict, Result<(), Left>) {
+fn second(branches: &[LockedBranch]) -> (Verdict, Result<(), Left>) {
     let path = Path::new("d/file");
     let mut copies = open(branches, path).unwrap();
     let (kept, others) = copies.split_first_mut().unwrap();
@@ -167,13 +167,13 @@ fn a_branch_that_a_daemon_uses_or_that_is_not_settled_is_refused() {
     let world = World::new(&[]);
     fs::create_dir_all(world.path("a/.umbrella/intents")).unwrap();
     let root = Root { name: "a".to_owned(), path: world.path("a") };
-    let held = Branch::lock(&root, true).unwrap();
-    assert!(matches!(Branch::lock(&root, true), Err(BranchProblem::InUse { .. })));
+    let held = LockedBranch::lock(&root, true).unwrap();
+    assert!(matches!(LockedBranch::lock(&root, true), Err(BranchProblem::InUse { .. })));
     drop(held);
     fs::write(world.path("a/.umbrella/intents/bad-1"), "").unwrap();
-    assert!(Branch::lock(&root, true).is_ok());
+    assert!(LockedBranch::lock(&root, true).is_ok());
     fs::write(world.path("a/.umbrella/intents/1"), "").unwrap();
-    assert!(matches!(Branch::lock(&root, true), Err(BranchProblem::Unsettled { .. })));
+    assert!(matches!(LockedBranch::lock(&root, true), Err(BranchProblem::Unsettled { .. })));
 }
 
 #[test]

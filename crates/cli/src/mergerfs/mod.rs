@@ -15,7 +15,7 @@ mod tests;
 
 use thiserror::Error;
 
-use crate::config::outline::{Branch, Group, Key, Outline, branch_names, free_name};
+use crate::config::outline::{BranchTable, Group, Key, Outline, branch_names, free_name};
 use branches::{Given, Mode};
 pub(crate) use input::unescape;
 use input::{Input, Setting};
@@ -74,7 +74,8 @@ pub(crate) fn translate(text: &str, mount: Option<&str>) -> Result<Translation, 
     if let Some(path) = given.iter().map(|branch| &branch.path).chain([&mount]).find(|path| !path.starts_with('/')) {
         return Err(MergerfsError::NotAbsolute { path: path.clone() });
     }
-    let mut work = Work { settings: Settings::default(), missing: Vec::new(), needless: Vec::new(), kept: Vec::new() };
+    let mut work =
+        Converter { settings: Settings::default(), missing: Vec::new(), needless: Vec::new(), kept: Vec::new() };
     for setting in &input.settings {
         work.take(setting)?;
     }
@@ -91,14 +92,14 @@ struct Settings {
     require_mount: bool,
 }
 
-struct Work {
+struct Converter {
     settings: Settings,
     missing: Vec<Note>,
     needless: Vec<Note>,
     kept: Vec<String>,
 }
 
-impl Work {
+impl Converter {
     fn take(&mut self, setting: &Setting) -> Result<(), MergerfsError> {
         let value = setting.value.as_deref().unwrap_or_default();
         match setting.key.as_str() {
@@ -184,7 +185,7 @@ impl Work {
         vec![Key::text("cache_timeout", format!("{seconds}s")).why(why)]
     }
 
-    fn branch(&self, given: Given, name: String) -> Branch {
+    fn branch(&self, given: Given, name: String) -> BranchTable {
         let mut keys = Vec::new();
         let min_free = given.min_free.clone().or_else(|| self.settings.min_free.clone());
         if given.mode == Mode::ReadOnly {
@@ -199,7 +200,7 @@ impl Work {
             keys.push(Key::flag("require_mount", true));
         }
         let name = (!given.is_pattern()).then_some(name);
-        Branch { about: Vec::new(), name, path: given.path, keys }
+        BranchTable { about: Vec::new(), name, path: given.path, keys }
     }
 }
 

@@ -9,7 +9,7 @@ use umbrella_units::ByteSize;
 
 /// A path in the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Place {
+pub(crate) struct PoolPath {
     /// Beginning with `/`; lossy.
     pub(crate) path: String,
     /// Its bytes, where it is not UTF-8.
@@ -17,12 +17,12 @@ pub(crate) struct Place {
     pub(crate) path_bytes: Option<Vec<u8>>,
 }
 
-impl Place {
+impl PoolPath {
     /// Of a path relative to the roots of the branches.
-    pub(crate) fn of(relative: &Path) -> Place {
+    pub(crate) fn of(relative: &Path) -> PoolPath {
         let path = Path::new("/").join(relative);
         let path_bytes = path.to_str().is_none().then(|| path.as_os_str().as_bytes().to_vec());
-        Place { path: path.to_string_lossy().into_owned(), path_bytes }
+        PoolPath { path: path.to_string_lossy().into_owned(), path_bytes }
     }
 }
 
@@ -56,20 +56,20 @@ pub(crate) enum Finding {
     /// A file that several branches have. The first copy is the one that the pool shows.
     File {
         #[serde(flatten)]
-        place: Place,
+        place: PoolPath,
         content: Content,
         copies: Vec<Copied>,
     },
     /// A directory whose copies have different owners, modes or ACLs.
     Directory {
         #[serde(flatten)]
-        place: Place,
+        place: PoolPath,
         copies: Vec<CopyRights>,
     },
     /// A name that is a directory on some branches and something else on others.
     Kinds {
         #[serde(flatten)]
-        place: Place,
+        place: PoolPath,
         directory_on: Vec<String>,
         other_on: Vec<String>,
     },
@@ -83,7 +83,7 @@ pub(crate) enum Finding {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct CaseName {
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: PoolPath,
     pub(crate) branches: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct CaseName {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Unread {
     #[serde(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: PoolPath,
     pub(crate) branch: String,
     pub(crate) error: String,
 }

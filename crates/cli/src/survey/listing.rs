@@ -13,7 +13,7 @@ const HIDDEN: &str = umbrella_fs::branch::HIDDEN;
 
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum EntryKind {
     Directory,
     File,
     Other,
@@ -23,7 +23,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) name: OsString,
-    pub(super) kind: Kind,
+    pub(super) kind: EntryKind,
 }
 
 /// An open directory.
@@ -63,9 +63,9 @@ impl Dir {
                 known => known,
             };
             let kind = match kind {
-                FileType::Directory => Kind::Directory,
-                FileType::RegularFile => Kind::File,
-                _ => Kind::Other,
+                FileType::Directory => EntryKind::Directory,
+                FileType::RegularFile => EntryKind::File,
+                _ => EntryKind::Other,
             };
             entries.push(Entry { name, kind });
         }

@@ -16,6 +16,6 @@ mod walk;
 mod tests;
 
 pub(crate) use compare::{Contents, same_bytes};
-pub(crate) use finding::{BranchTotals, Content, Copied, Finding, Place, Totals};
+pub(crate) use finding::{BranchTotals, Content, Copied, Finding, PoolPath, Totals};
 pub(crate) use listing::{Dir, open_below, open_file};
 pub(crate) use walk::{Root, Step, walk};

@@ -16,8 +16,8 @@ use umbrella_fs::control::protocol::CopyRights;
 use umbrella_units::ByteSize;
 
 use super::compare::{Contents, same_bytes};
-use super::finding::{BranchTotals, CaseName, Content, Copied, Finding, Place, Totals, Unread};
-use super::listing::{Dir, Entry, Kind, open_below, open_file};
+use super::finding::{BranchTotals, CaseName, Content, Copied, Finding, PoolPath, Totals, Unread};
+use super::listing::{Dir, Entry, EntryKind, open_below, open_file};
 
 /// A branch that is looked at.
 #[derive(Debug, Clone)]
@@ -41,7 +41,7 @@ pub(crate) fn walk<E>(
     contents: Contents,
     tell: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
 ) -> Result<Totals, E> {
-    let mut walk = Walk { branches: Vec::new(), contents, tell, totals: Totals::default(), seen: 0 };
+    let mut walk = SurveyWalk { branches: Vec::new(), contents, tell, totals: Totals::default(), seen: 0 };
     for root in roots {
         walk.enter(root)?;
     }
@@ -54,7 +54,7 @@ pub(crate) fn walk<E>(
 }
 
 /// A branch whose root is open.
-struct Branch {
+struct OpenBranch {
     name: String,
     root: Dir,
     /// Its place among the totals.
@@ -67,8 +67,8 @@ struct Pending {
     on: Vec<usize>,
 }
 
-struct Walk<'a, E> {
-    branches: Vec<Branch>,
+struct SurveyWalk<'a, E> {
+    branches: Vec<OpenBranch>,
     contents: Contents,
     tell: &'a mut dyn FnMut(Step<'_>) -> Result<(), E>,
     totals: Totals,
@@ -77,7 +77,7 @@ struct Walk<'a, E> {
 
 /// A directory of one branch, open.
 struct Listed<'a> {
-    branch: &'a Branch,
+    branch: &'a OpenBranch,
     dir: Dir,
     names: Peekable<IntoIter<Entry>>,
 }
@@ -85,10 +85,10 @@ struct Listed<'a> {
 /// A name on one of the listed branches.
 struct Met {
     listed: usize,
-    kind: Kind,
+    kind: EntryKind,
 }
 
-impl<E> Walk<'_, E> {
+impl<E> SurveyWalk<'_, E> {
     fn enter(&mut self, root: &Root) -> Result<(), E> {
         let mut totals = BranchTotals { branch: root.name.clone(), ..BranchTotals::default() };
         let opened = Dir::root(&root.path);
@@ -99,7 +99,7 @@ impl<E> Walk<'_, E> {
         let index = self.totals.branches.len();
         self.totals.branches.push(totals);
         match opened {
-            Ok(opened) => self.branches.push(Branch { name: root.name.clone(), root: opened, index }),
+            Ok(opened) => self.branches.push(OpenBranch { name: root.name.clone(), root: opened, index }),
             Err(error) => self.found(unread(Path::new(""), &root.name, error))?,
         }
         Ok(())
@@ -117,7 +117,7 @@ impl<E> Walk<'_, E> {
         looked_at
     }
 
-    fn look_into(&mut self, branches: &[Branch], pending: &Pending, left: &mut Vec<Pending>) -> Result<(), E> {
+    fn look_into(&mut self, branches: &[OpenBranch], pending: &Pending, left: &mut Vec<Pending>) -> Result<(), E> {
         let path = pending.path.as_path();
         let at_root = path.as_os_str().is_empty();
         let mut listed = Vec::with_capacity(pending.on.len());
@@ -140,7 +140,7 @@ impl<E> Walk<'_, E> {
             self.count(&listed, &on);
             folded.add(&name, &on);
             self.name(path, &name, &listed, &on)?;
-            let directories = on.iter().filter(|met| met.kind == Kind::Directory);
+            let directories = on.iter().filter(|met| met.kind == EntryKind::Directory);
             let on: Vec<usize> = directories.filter_map(|met| position(branches, listed.get(met.listed)?)).collect();
             if !on.is_empty() {
                 left.push(Pending { path: path.join(name), on });
@@ -160,9 +160,9 @@ impl<E> Walk<'_, E> {
             let index = listed.get(met.listed).map(|listed| listed.branch.index);
             let Some(totals) = index.and_then(|index| self.totals.branches.get_mut(index)) else { continue };
             *match met.kind {
-                Kind::Directory => &mut totals.directories,
-                Kind::File => &mut totals.files,
-                Kind::Other => &mut totals.others,
+                EntryKind::Directory => &mut totals.directories,
+                EntryKind::File => &mut totals.files,
+                EntryKind::Other => &mut totals.others,
             } += 1;
         }
     }
@@ -173,23 +173,25 @@ impl<E> Walk<'_, E> {
             return Ok(());
         }
         let names = |directories: bool| {
-            let such = on.iter().filter(|met| (met.kind == Kind::Directory) == directories);
+            let such = on.iter().filter(|met| (met.kind == EntryKind::Directory) == directories);
             such.filter_map(|met| Some(listed.get(met.listed)?.branch.name.clone())).collect::<Vec<_>>()
         };
         let (directory_on, other_on) = (names(true), names(false));
         if !directory_on.is_empty() && !other_on.is_empty() {
-            let place = Place::of(&path.join(name));
+            let place = PoolPath::of(&path.join(name));
             self.found(Finding::Kinds { place, directory_on, other_on: other_on.clone() })?;
         }
         if other_on.len() < 2 {
             return Ok(());
         }
-        let others = on.iter().filter(|met| met.kind != Kind::Directory);
+        let others = on.iter().filter(|met| met.kind != EntryKind::Directory);
         let holders: Vec<&Listed<'_>> = others.filter_map(|met| listed.get(met.listed)).collect();
         match copies(name, &holders, self.contents) {
             // Others were deleted since.
             Ok((_, copies)) if copies.len() < 2 => Ok(()),
-            Ok((content, copies)) => self.found(Finding::File { place: Place::of(&path.join(name)), content, copies }),
+            Ok((content, copies)) => {
+                self.found(Finding::File { place: PoolPath::of(&path.join(name)), content, copies })
+            }
             Err((branch, error)) => self.found(unread(&path.join(name), &branch, error)),
         }
     }
@@ -197,10 +199,10 @@ impl<E> Walk<'_, E> {
 
 fn unread(path: &Path, branch: &str, error: Errno) -> Finding {
     let error = std::io::Error::from(error).to_string();
-    Finding::Unread(Unread { place: Place::of(path), branch: branch.to_owned(), error })
+    Finding::Unread(Unread { place: PoolPath::of(path), branch: branch.to_owned(), error })
 }
 
-fn position(branches: &[Branch], listed: &Listed<'_>) -> Option<usize> {
+fn position(branches: &[OpenBranch], listed: &Listed<'_>) -> Option<usize> {
     branches.iter().position(|branch| branch.index == listed.branch.index)
 }
 
@@ -297,7 +299,7 @@ fn differing(path: &Path, listed: &[Listed<'_>]) -> Option<Finding> {
         gid: rights.gid,
         acl: rights.access.is_some() || rights.default.is_some(),
     };
-    Some(Finding::Directory { place: Place::of(path), copies: rights.iter().map(copy).collect() })
+    Some(Finding::Directory { place: PoolPath::of(path), copies: rights.iter().map(copy).collect() })
 }
 
 /// Owner, mode and ACLs of a directory's copy.
@@ -344,7 +346,7 @@ impl Folded {
         let name_of = |index: &usize| listed.get(*index).map(|listed| listed.branch.name.clone());
         let finding = |names: Vec<(OsString, Vec<usize>)>| {
             let one = |(name, on): (OsString, Vec<usize>)| CaseName {
-                place: Place::of(&path.join(name)),
+                place: PoolPath::of(&path.join(name)),
                 branches: on.iter().filter_map(name_of).collect(),
             };
             Finding::Case { names: names.into_iter().map(one).collect() }

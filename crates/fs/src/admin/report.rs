@@ -384,10 +384,13 @@ fn kind_shown(kind: FileKind) -> &'static str {
     }
 }
 
-pub(super) fn steps_shown(steps: Vec<umbrella_policy::placement::Step>) -> Vec<ExplainStep> {
-    let part =
-        |part: umbrella_policy::placement::Part| ExplainPart { depth: part.depth, holds: part.holds, text: part.text };
-    let shown = |step: umbrella_policy::placement::Step| ExplainStep {
+pub(super) fn steps_shown(steps: Vec<umbrella_policy::placement::ExplainedRule>) -> Vec<ExplainStep> {
+    let part = |part: umbrella_policy::placement::ExplainedCondition| ExplainPart {
+        depth: part.depth,
+        holds: part.holds,
+        text: part.text,
+    };
+    let shown = |step: umbrella_policy::placement::ExplainedRule| ExplainStep {
         rule: step.rule,
         matched: step.matched,
         reason: step.reason,

@@ -12,7 +12,7 @@
 //! Nothing of a plan lasts: after a stop or a crash the next balance plans anew.
 
 use rustc_hash::FxHashMap;
-use umbrella_policy::balance::{Found, Inventory, Member, Moves};
+use umbrella_policy::balance::{Inventory, InventoryFile, Member, Moves};
 use umbrella_policy::placement::{FileFacts, Group};
 use umbrella_units::{BranchId, ByteSize};
 
@@ -200,7 +200,7 @@ impl Judge for Noting {
         let on = evened.place(file.branch.id)?;
         let equals = migrations.equals_of(file);
         let may_be_on: Vec<usize> = equals.into_iter().filter_map(|equal| evened.place(equal)).collect();
-        let found = Found { on, may_be_on: &may_be_on, bytes: file.meta.occupied() };
+        let found = InventoryFile { on, may_be_on: &may_be_on, bytes: file.meta.occupied() };
         self.inventory.note(Backing::of(file.branch, file.meta), found, evened.dirs_of(file));
         None
     }

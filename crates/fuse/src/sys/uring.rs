@@ -113,7 +113,7 @@ pub(crate) struct Fetched {
 }
 
 /// An entry of a queue, with its ring. The thread that made it uses it, and no other.
-pub(crate) struct Entry {
+pub(crate) struct QueueEntry {
     // Dropped first. The kernel closes a ring later, on its own, so the device holds the entry until then, but it
     // writes to the slot's memory only while `wait` waits.
     ring: Ring,
@@ -122,10 +122,10 @@ pub(crate) struct Entry {
     queue: u16,
 }
 
-impl Entry {
+impl QueueEntry {
     /// The device must stay open for as long as the entry is there.
-    pub(crate) fn new(slot: &Arc<Slot>, device: RawFd, queue: u16) -> io::Result<Entry> {
-        Ok(Entry { ring: Ring::new()?, slot: Arc::clone(slot), device, queue })
+    pub(crate) fn new(slot: &Arc<Slot>, device: RawFd, queue: u16) -> io::Result<QueueEntry> {
+        Ok(QueueEntry { ring: Ring::new()?, slot: Arc::clone(slot), device, queue })
     }
 
     /// Adds the entry to its queue. By its return it is free, or has a request already.
@@ -188,7 +188,7 @@ impl Entry {
         Ok(Fetched { header, operation: headers.op_in, payload: payload_sz as usize, commit_id })
     }
 
-    /// Lays out the answer, whose payload has this length. [`Entry::submit`] or [`Entry::wait`] sends it.
+    /// Lays out the answer, whose payload has this length. [`QueueEntry::submit`] or [`QueueEntry::wait`] sends it.
     pub(crate) fn answer(&mut self, fetched: &Fetched, error: i32, length: usize) {
         let mut headers = abi::UringReqHeader::default();
         let whole = size_of::<abi::OutHeader>() + length;

@@ -45,13 +45,13 @@ pub(crate) struct DeviceReaders {
     limits: Limits,
     /// As [`Limits::least`], which may change.
     least: AtomicUsize,
-    state: Mutex<State>,
+    state: Mutex<ReaderThreads>,
     changed: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
-struct State {
+struct ReaderThreads {
     /// All threads, and those of them that wait for a request.
     all: usize,
     waiting: usize,
@@ -133,7 +133,7 @@ impl DeviceReaders {
         Ok(())
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut ReaderThreads) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut state);
         if state.all == 0 {

@@ -39,7 +39,7 @@ use crate::device::Device;
 use crate::filesystem::Serve;
 use crate::memory::RingMemory;
 use crate::operation::is_one_way;
-use crate::sys::uring::{Entry, Fetched};
+use crate::sys::uring::{Fetched, QueueEntry};
 use crate::types::RequestId;
 
 /// Entries of a queue at the beginning: one that works, and the spare.
@@ -128,7 +128,7 @@ pub(crate) struct Prepared {
     rings: Arc<Rings>,
     starting: Vec<(usize, Starting)>,
     /// Made before it is needed: by then there may be no descriptors.
-    give_back: Entry,
+    give_back: QueueEntry,
 }
 
 /// Says how an entry's thread got on: first that it has its ring, then that this is registered.
@@ -173,7 +173,7 @@ impl Rings {
         let starting = starting.map(|queue| Ok((queue, rings.start(queue)?))).collect::<io::Result<_>>();
         let prepared = starting.and_then(|starting| {
             let slot = Arc::new(Slot::new(1)?);
-            let give_back = Entry::new(&slot, device.as_fd().as_raw_fd(), 0)?;
+            let give_back = QueueEntry::new(&slot, device.as_fd().as_raw_fd(), 0)?;
             Ok(Prepared { rings: Arc::clone(&rings), starting, give_back })
         });
         prepared.inspect_err(|_| rings.end())
@@ -203,7 +203,7 @@ impl Rings {
     /// The life of an entry's thread.
     fn run_entry(self: Arc<Rings>, queue: usize, slot: Arc<Slot>, is_warm: bool, say: &SyncSender<io::Result<()>>) {
         self.server.thread_starts();
-        let entry = match Entry::new(&slot, self.device.as_fd().as_raw_fd(), queue as u16) {
+        let entry = match QueueEntry::new(&slot, self.device.as_fd().as_raw_fd(), queue as u16) {
             Ok(entry) => entry,
             Err(error) => return drop(say.send(Err(error))),
         };
@@ -328,7 +328,7 @@ struct Worker {
     rings: Arc<Rings>,
     queue: usize,
     slot: Arc<Slot>,
-    entry: Entry,
+    entry: QueueEntry,
     is_warm: bool,
     pinned: bool,
     /// Requests that came while it was not.

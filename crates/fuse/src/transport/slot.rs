@@ -21,12 +21,12 @@ pub(crate) struct Slot {
     /// Header of the request and of the answer: an [`abi::UringReqHeader`].
     headers: Pages,
     payload: Pages,
-    state: Mutex<State>,
+    state: Mutex<SlotState>,
     answered: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct SlotState {
     /// The payload holds a part of the request.
     in_use: bool,
     /// Error number and length of the answer.
@@ -99,7 +99,7 @@ impl Slot {
     pub(crate) fn wait_for_answer(&self) -> Option<(i32, usize)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waited_for = true;
-        let waits = |state: &mut State| state.answer.is_none() && !state.ended;
+        let waits = |state: &mut SlotState| state.answer.is_none() && !state.ended;
         let mut state = self.answered.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
         let (error, length) = state.answer.take()?;
         if state.in_use && length > 0 {
@@ -124,7 +124,7 @@ impl Slot {
         unsafe { std::slice::from_raw_parts_mut(self.payload.start().as_ptr(), length) }
     }
 
-    fn finish(&self, state: &mut State, answer: Result<usize, Errno>) {
+    fn finish(&self, state: &mut SlotState, answer: Result<usize, Errno>) {
         state.answer = Some(answer.map_or_else(|error| (-error.raw(), 0), |length| (0, length)));
         // A notification is a system call, also when nobody waits.
         if state.waited_for {
@@ -133,7 +133,7 @@ impl Slot {
     }
 
     /// Copies an answer to where it may be; its length.
-    fn copy_answer(&self, state: &mut State, parts: &[&[u8]]) -> Result<usize, Errno> {
+    fn copy_answer(&self, state: &mut SlotState, parts: &[&[u8]]) -> Result<usize, Errno> {
         let length = parts.iter().map(|part| part.len()).sum();
         if length > self.payload.len() {
             return Err(Errno::EIO);

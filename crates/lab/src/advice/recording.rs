@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use umbrella_units::{Nanos, SplitMix64};
 
-use crate::trace::{Columns, Reader, Skipped, TraceError};
+use crate::trace::{Columns, Skipped, TraceError, TraceReader};
 
 /// A turn at 7,200 a minute.
 const TURN: Nanos = Nanos::from_micros(8333);
@@ -29,7 +29,7 @@ pub struct Recording {
 
 impl Recording {
     /// Reads the first requests of a trace, `most` at most.
-    pub fn read(name: &str, reader: &mut Reader, most: usize) -> Result<Recording, TraceError> {
+    pub fn read(name: &str, reader: &mut TraceReader, most: usize) -> Result<Recording, TraceError> {
         let columns = Columns::read_some(reader, most)?;
         let is_cut = columns.len() == most && reader.next().transpose()?.is_some();
         Ok(Recording { name: name.to_owned(), columns: Arc::new(columns), is_cut, skipped: reader.skipped() })

@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 use umbrella_model::device::profiles;
-use umbrella_policy::flash_cache::{Algorithm, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 use umbrella_units::{ByteSize, Nanos};
 
 use super::samples::Tally;
@@ -124,7 +124,7 @@ pub fn plan(recordings: &[Recording], disk: &str) -> Result<Vec<(SleepRun, Cell<
         disk: disk.to_owned(),
         flash: FLASH.to_owned(),
         cache: Cache::Finite(flash.unwrap_or_default()),
-        when: When::Piggyback,
+        when: FlushTrigger::Piggyback,
         algorithm: Algorithm::Whole,
         spin_down: spin_down.to_owned(),
         ..HybridSetup::default()

@@ -9,4 +9,4 @@ mod validate;
 
 pub use demerit::Demerit;
 pub use profile::{Commands, DriveProfile, ExtraDisconnect, ProfileError, Sources};
-pub use validate::{Measurements, TraceError, Validation, replay, validate};
+pub use validate::{Measurements, MeasurementsError, Validation, replay, validate};

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use umbrella_model::device::disk::{
-    self, After, BufferRules, CommandTimes, DiskSpec, Layout, Measured, Rate, SeekTimes,
+    self, After, BufferRules, CommandTimes, DiskSpec, Measured, Rate, SectorLayout, SeekTimes,
 };
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES};
 
@@ -118,7 +118,7 @@ pub struct DriveProfile {
     /// Distances in cylinders, rising, and their times in milliseconds.
     pub seeks: Vec<(u32, Millis)>,
     /// Where the sectors lie.
-    pub layout: Layout,
+    pub layout: SectorLayout,
 }
 
 /// What is wrong with a profile.

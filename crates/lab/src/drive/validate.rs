@@ -39,7 +39,7 @@ pub struct Measurements(Vec<Measured>);
 
 /// Why a trace could not be read.
 #[derive(Debug, Error)]
-pub enum TraceError {
+pub enum MeasurementsError {
     /// It could not be read.
     #[error(transparent)]
     Read(#[from] std::io::Error),
@@ -84,7 +84,7 @@ pub struct Validation {
 
 impl Measurements {
     /// Reads a trace file, plain or compressed with gzip.
-    pub fn open(path: &Path) -> Result<Measurements, TraceError> {
+    pub fn open(path: &Path) -> Result<Measurements, MeasurementsError> {
         let mut file = BufReader::new(File::open(path)?);
         if file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
             return Measurements::read(BufReader::new(MultiGzDecoder::new(file)));
@@ -93,7 +93,7 @@ impl Measurements {
     }
 
     /// Reads a trace.
-    pub fn read(mut from: impl BufRead) -> Result<Measurements, TraceError> {
+    pub fn read(mut from: impl BufRead) -> Result<Measurements, MeasurementsError> {
         let mut requests = Vec::new();
         let (mut line, mut bytes) = (0, Vec::new());
         loop {
@@ -102,16 +102,16 @@ impl Measurements {
                 break;
             }
             line += 1;
-            let text = std::str::from_utf8(&bytes).map_err(|_| TraceError::Line { line })?.trim();
+            let text = std::str::from_utf8(&bytes).map_err(|_| MeasurementsError::Line { line })?.trim();
             if text.is_empty() || text.starts_with('#') {
                 continue;
             }
-            requests.push(Measured::parse(text).ok_or(TraceError::Line { line })?);
+            requests.push(Measured::parse(text).ok_or(MeasurementsError::Line { line })?);
             if requests.len() > MOST_REQUESTS {
-                return Err(TraceError::TooMany);
+                return Err(MeasurementsError::TooMany);
             }
         }
-        if requests.is_empty() { Err(TraceError::Empty) } else { Ok(Measurements(requests)) }
+        if requests.is_empty() { Err(MeasurementsError::Empty) } else { Ok(Measurements(requests)) }
     }
 }
 
@@ -136,12 +136,12 @@ impl Measured {
 }
 
 /// Sends the drive's model what the drive was sent.
-pub fn validate(drive: &DriveProfile, trace: &Measurements) -> Result<Validation, TraceError> {
+pub fn validate(drive: &DriveProfile, trace: &Measurements) -> Result<Validation, MeasurementsError> {
     replay(Disk::new(&drive.spec()), trace)
 }
 
 /// Sends a disk what the drive was sent.
-pub fn replay(mut disk: Disk, trace: &Measurements) -> Result<Validation, TraceError> {
+pub fn replay(mut disk: Disk, trace: &Measurements) -> Result<Validation, MeasurementsError> {
     let (mut now, mut done) = (Nanos(0), Vec::new());
     let mut times = Vec::with_capacity(trace.0.len());
     for (place, request) in trace.0.iter().enumerate() {
@@ -149,7 +149,7 @@ pub fn replay(mut disk: Disk, trace: &Measurements) -> Result<Validation, TraceE
         done.clear();
         let &Measured { op, lba, sectors, .. } = request;
         let (id, capacity) = (RequestId(place as u64), disk.capacity().0);
-        disk.try_submit(now, Request { id, op, lba, sectors }).map_err(|_| TraceError::Beyond {
+        disk.try_submit(now, Request { id, op, lba, sectors }).map_err(|_| MeasurementsError::Beyond {
             request: place + 1,
             sector: lba.0.saturating_add(u64::from(sectors)).saturating_sub(1),
             capacity,

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use umbrella_model::device::profiles::Options;
 use umbrella_model::device::{Completion, Op};
 use umbrella_model::power::Powered;
-use umbrella_policy::flash_cache::{Log, LogSector, Logged, Moment, Piece, Source, WriteRoute};
+use umbrella_policy::flash_cache::{CachedExtent, Log, LogSector, Logged, Moment, Source, WriteRoute};
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::{Lba, Nanos, SectorRange};
 
@@ -209,7 +209,7 @@ impl<'a, P: Probe> Engine<'a, P> {
 
     fn read(&mut self, arrival: Arrival) {
         let range = arrival.range;
-        let pieces: Vec<Piece> = self.log.map().pieces(range).collect();
+        let pieces: Vec<CachedExtent> = self.log.map().pieces(range).collect();
         let mut gaps = Vec::new();
         let mut at = range.start;
         for piece in &pieces {

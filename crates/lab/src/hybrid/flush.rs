@@ -2,20 +2,22 @@
 
 use std::collections::VecDeque;
 
-use umbrella_policy::flash_cache::{Algorithm, Chunk, DiskWrite, FlashRead, Log, LogSector, MOST_WRITE, Planner};
+use umbrella_policy::flash_cache::{
+    Algorithm, DiskWrite, FlashRead, FlushChunk, FlushPlanner, Log, LogSector, MOST_WRITE,
+};
 use umbrella_units::{ByteSize, Lba, SectorRange};
 
 /// A chunk, and how much of it was asked for.
 struct ChunkProgress {
-    chunk: Chunk,
+    chunk: FlushChunk,
     /// The next read or write of it.
     next: usize,
     /// Sectors of that write which were asked for already.
     part: u64,
 }
 
-impl From<Chunk> for ChunkProgress {
-    fn from(chunk: Chunk) -> ChunkProgress {
+impl From<FlushChunk> for ChunkProgress {
+    fn from(chunk: FlushChunk) -> ChunkProgress {
         ChunkProgress { chunk, next: 0, part: 0 }
     }
 }
@@ -25,19 +27,19 @@ pub(super) struct WritePart<'a> {
     /// Where.
     pub(super) range: SectorRange,
     /// The chunk and its write, if this is the first part of it.
-    pub(super) begins: Option<(&'a Chunk, &'a DiskWrite)>,
+    pub(super) begins: Option<(&'a FlushChunk, &'a DiskWrite)>,
 }
 
 /// See the module.
 pub(super) struct Flush {
     /// Nothing once all is planned.
-    planner: Option<Planner>,
+    planner: Option<FlushPlanner>,
     until: LogSector,
     buffers: usize,
     /// The chunk that is read from flash.
     reading: Option<ChunkProgress>,
     /// Chunks that are in memory and wait for the disk.
-    filled: VecDeque<Chunk>,
+    filled: VecDeque<FlushChunk>,
     /// The chunk that is written.
     writing: Option<ChunkProgress>,
     pub(super) read_under_way: bool,
@@ -47,7 +49,7 @@ pub(super) struct Flush {
 
 impl Flush {
     pub(super) fn new(algorithm: Algorithm, memory: ByteSize, log: &Log) -> Flush {
-        let planner = Planner::new(algorithm, memory, log);
+        let planner = FlushPlanner::new(algorithm, memory, log);
         Flush {
             until: planner.until(),
             planner: Some(planner),

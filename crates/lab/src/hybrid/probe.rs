@@ -1,6 +1,6 @@
 //! What tests see of a run: which data goes where.
 
-use umbrella_policy::flash_cache::{Chunk, DiskWrite, Log, LogSector};
+use umbrella_policy::flash_cache::{DiskWrite, FlushChunk, Log, LogSector};
 use umbrella_units::SectorRange;
 
 /// Sees where the data of every write goes, in the order in which the devices take it.
@@ -12,7 +12,7 @@ pub(super) trait Probe {
     fn direct(&mut self, _range: SectorRange) {}
 
     /// A write of a flush begins.
-    fn drains(&mut self, _chunk: &Chunk, _write: &DiskWrite) {}
+    fn drains(&mut self, _chunk: &FlushChunk, _write: &DiskWrite) {}
 
     /// A flush has ended, and the log has forgotten what was flushed.
     fn released(&mut self, _log: &Log) {}

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use umbrella_model::device::profiles::{self, Options, Profile};
-use umbrella_policy::flash_cache::{self, Algorithm, Percent, When};
+use umbrella_policy::flash_cache::{self, Algorithm, FlushTrigger, Percent};
 use umbrella_units::{ByteSize, Lba};
 
 use crate::experiment::LabError;
@@ -40,7 +40,7 @@ pub struct HybridSetup {
     /// How much of it is used.
     pub cache: Cache,
     /// When the log is flushed.
-    pub when: When,
+    pub when: FlushTrigger,
     /// The high mark, for those that have one.
     pub high: Percent,
     /// How it is flushed.
@@ -59,8 +59,8 @@ impl Default for HybridSetup {
             write_cache: None,
             flash: "sandisk_ultra2".to_owned(),
             cache: Cache::Finite(ByteSize(64 << 20)),
-            when: When::Each,
-            high: When::HIGH,
+            when: FlushTrigger::Each,
+            high: FlushTrigger::HIGH,
             algorithm: Algorithm::Alg1,
             memory: ByteSize(16 << 20),
             spin_down: "adaptive".to_owned(),

@@ -1,6 +1,6 @@
 //! The disk's heads: where they are, and how far they went.
 
-use umbrella_policy::log_layout::Place;
+use umbrella_policy::log_layout::LogBlock;
 use umbrella_units::Pages;
 
 use super::outcome::Travel;
@@ -13,7 +13,7 @@ pub(super) struct Head {
 
 impl Head {
     /// Serves a request for `blocks` blocks there.
-    pub(super) fn serve(&mut self, start: Place, blocks: Pages) {
+    pub(super) fn serve(&mut self, start: LogBlock, blocks: Pages) {
         self.travel.distance.0 += self.at.abs_diff(start.0);
         self.travel.requests += 1;
         self.at = start.0 + blocks.0;

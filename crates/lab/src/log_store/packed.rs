@@ -77,11 +77,11 @@ const LARGE: u64 = 1 << 18;
 const TOUCHED: u64 = 4;
 
 /// What a request does with which pages.
-type Span = (TraceOp, (u64, u64));
+type PageAccess = (TraceOp, (u64, u64));
 
 /// The records of a trace as spans of pages: requests that begin or end within a page count whole ones, discards only
 /// what they cover whole.
-fn spans<'a>(records: impl Iterator<Item = &'a Record>, summary: &Summary, areas: &[BlockNo]) -> Vec<Span> {
+fn spans<'a>(records: impl Iterator<Item = &'a Record>, summary: &Summary, areas: &[BlockNo]) -> Vec<PageAccess> {
     let pages_of = |record: &Record| {
         let device = record.device as usize;
         let end_of_data = summary.devices.get(device).map_or(ByteSize(0), |device| device.end_of_data);
@@ -91,10 +91,10 @@ fn spans<'a>(records: impl Iterator<Item = &'a Record>, summary: &Summary, areas
 }
 
 /// Where the touched pages lie, and the requests for them.
-fn packed(spans: &[Span]) -> (Packing, Vec<Request>) {
+fn packed(spans: &[PageAccess]) -> (Packing, Vec<Request>) {
     let touched = spans.iter().filter(|(op, _)| *op != TraceOp::Discard).map(|(_, span)| *span);
     let packing = Packing::of(touched.collect());
-    let request = |&(op, (first, end)): &Span| {
+    let request = |&(op, (first, end)): &PageAccess| {
         let start = packing.rank(first);
         Request { op, extent: Extent { start: BlockNo(start), blocks: packing.rank(end) - start } }
     };

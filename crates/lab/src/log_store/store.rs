@@ -1,7 +1,7 @@
 //! The store: the map, what lies where, and the cleaner.
 
 use umbrella_policy::log_layout::{
-    Clock, Full, Goal, Layout, LogicalMap, MapEntry, Place, Put, Relief, SegmentNo, Settings, Shape, State,
+    CleaningGoal, Clock, Full, Layout, LogBlock, LogicalMap, MapEntry, Put, Relief, SegmentNo, Settings, Shape, State,
 };
 use umbrella_units::{BlockNo, Pages};
 
@@ -142,7 +142,7 @@ impl<'a> Store<'a> {
 
     fn read(&mut self, request: &Request) {
         self.counters.read.0 += request.extent.blocks;
-        let mut run: Option<(Place, Pages)> = None;
+        let mut run: Option<(LogBlock, Pages)> = None;
         for block in LogInput::blocks_of(request) {
             let Some(place) = self.entry(block).map(|entry| entry.place) else { continue };
             let segment = self.layout.table()[self.shape.segment(place).0 as usize];
@@ -164,7 +164,7 @@ impl<'a> Store<'a> {
     }
 
     /// The disk serves a request, for the user or for the cleaner.
-    fn request(&mut self, start: Place, blocks: Pages, of: BlockWriter) {
+    fn request(&mut self, start: LogBlock, blocks: Pages, of: BlockWriter) {
         if of == BlockWriter::User {
             self.foreground.serve(start, blocks);
         }
@@ -203,7 +203,7 @@ impl<'a> Store<'a> {
 
     /// Does what the layout asks for; whether it asked for something.
     fn relieve(&mut self) -> bool {
-        match self.layout.relief(Goal::Due) {
+        match self.layout.relief(CleaningGoal::Due) {
             Relief::None => return false,
             Relief::Clean(victim) => self.clean(victim),
             Relief::Sync | Relief::Checkpoint => {}

@@ -2,7 +2,7 @@
 
 use umbrella_units::{FileId, Nanos};
 
-use crate::workload::Step;
+use crate::workload::FileOperation;
 
 /// Why a client does not go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(super) struct ReadAhead {
 /// One client.
 #[derive(Debug)]
 pub(super) struct ClientState {
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<FileOperation>,
     /// When the step was due.
     pub(super) began: Nanos,
     /// Pages of the step that are done.

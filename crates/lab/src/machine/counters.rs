@@ -4,7 +4,7 @@ use umbrella_units::{ByteSize, Nanos, PAGE_BYTES};
 
 use super::queue::WriteReason;
 use crate::result::{Histogram, Outcome, PhaseTime, Setting, Times, WrittenBecause};
-use crate::workload::Step;
+use crate::workload::FileOperation;
 
 /// Counters of one run.
 #[derive(Debug, Default)]
@@ -56,19 +56,19 @@ struct PhaseCounters {
 
 impl MachineCounters {
     /// A client's step is done; it was due at `began`.
-    pub(super) fn step(&mut self, step: &Step, began: Nanos, now: Nanos) {
+    pub(super) fn step(&mut self, step: &FileOperation, began: Nanos, now: Nanos) {
         let took = now - began;
         match step {
-            Step::Write { size, .. } => {
+            FileOperation::Write { size, .. } => {
                 self.write.record(took);
                 self.bytes_write += size.0;
             }
-            Step::Read { size, .. } => {
+            FileOperation::Read { size, .. } => {
                 self.read.record(took);
                 self.bytes_read += size.0;
             }
-            Step::Fsync { .. } | Step::Sync => self.fsync.record(took),
-            Step::Think { .. } | Step::Phase { .. } => return,
+            FileOperation::Fsync { .. } | FileOperation::Sync => self.fsync.record(took),
+            FileOperation::Think { .. } | FileOperation::Phase { .. } => return,
             _ => {}
         }
         self.operations += 1;

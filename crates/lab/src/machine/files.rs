@@ -7,7 +7,7 @@ use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES, PageIndex, Pa
 
 use super::RunError;
 use super::config::{Allocation, Config};
-use crate::workload::Step;
+use crate::workload::FileOperation;
 
 /// What lies on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +34,7 @@ struct FileState {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct FileTable {
     ext2: Option<Ext2>,
     delayed: bool,
     /// Where what is written goes, if not to where it was.
@@ -49,13 +49,13 @@ pub(super) struct Files {
     owed: f64,
 }
 
-impl Files {
+impl FileTable {
     pub(super) fn new(
         layout: Layout,
         capacity: BlockNo,
         config: &Config,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Files, RunError> {
+    ) -> Result<FileTable, RunError> {
         let Config { staging, allocation, growing_windows, .. } = *config;
         let delayed = allocation == Allocation::Delayed;
         let log = (allocation == Allocation::Log).then(|| Log::new(BlockNo(capacity.0 / 2), capacity));
@@ -73,7 +73,7 @@ impl Files {
             }
         };
         let staging = (staging && ext2.is_some()).then(|| Staging::new(staging::Config::default()));
-        Ok(Files {
+        Ok(FileTable {
             ext2,
             delayed,
             log,
@@ -313,14 +313,14 @@ impl Files {
     }
 
     /// One step of setting up: everything gets its place at once, nothing is staged.
-    pub(super) fn prepare(&mut self, step: &Step, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
+    pub(super) fn prepare(&mut self, step: &FileOperation, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
         match *step {
-            Step::Mkdir { dir, parent } => self.mkdir(dir, parent, touched),
-            Step::Create { file, dir } => {
+            FileOperation::Mkdir { dir, parent } => self.mkdir(dir, parent, touched),
+            FileOperation::Create { file, dir } => {
                 self.known.insert(file, FileState { bytes: 0, dir });
                 self.create_on_disk(file, dir, touched)
             }
-            Step::Write { file, offset, size } => {
+            FileOperation::Write { file, offset, size } => {
                 let (first, pages) = super::counters::pages_of(offset, size);
                 if let Some(ext2) = &mut self.ext2 {
                     for index in first..first + pages {
@@ -330,8 +330,8 @@ impl Files {
                 self.grow(file, offset.0.saturating_add(size.0));
                 Ok(())
             }
-            Step::Truncate { file, size } => self.truncate(file, size, touched),
-            Step::Delete { file } => self.delete(file, touched),
+            FileOperation::Truncate { file, size } => self.truncate(file, size, touched),
+            FileOperation::Delete { file } => self.delete(file, touched),
             _ => Ok(()),
         }
     }

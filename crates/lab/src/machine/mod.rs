@@ -46,7 +46,7 @@ use chooser::Chooser;
 use client::{ClientState, Verdict, Wait};
 pub use config::{Allocation, Bookkeeping, Config};
 use counters::MachineCounters;
-use files::Files;
+use files::FileTable;
 pub use files::Layout;
 pub use foresight::{Foresight, WriteLog};
 use queue::{Arrived, DiskQueue, Tap, Waiting};
@@ -115,7 +115,7 @@ pub struct Computer {
     cache: PageCache,
     policy: Chooser,
     queue: DiskQueue,
-    files: Files,
+    files: FileTable,
     foresight: Option<Foresight>,
     log: Option<WriteLog>,
     capacity: BlockNo,
@@ -188,7 +188,7 @@ impl Computer {
         let by_pages = matches!(layout, Layout::Device);
         let expire_by = if by_pages { ExpireBy::Pages } else { config.cache.expire_by };
         let cache = PageCache::new(PageCacheConfig { expire_by, ..config.cache });
-        let files = Files::new(layout, capacity, &config, go_on)?;
+        let files = FileTable::new(layout, capacity, &config, go_on)?;
         let next_wake = cache.next_wake(Nanos(0));
         let next_commit = config.ordered_commits;
         Ok(Computer {
@@ -421,8 +421,8 @@ impl Computer {
     }
 
     /// When a step that costs so much is done: thinking takes a client's own time, all else the one processor's.
-    fn spend(&mut self, step: Option<crate::workload::Step>, now: Nanos, cost: Nanos) -> Nanos {
-        if matches!(step, Some(crate::workload::Step::Think { .. })) {
+    fn spend(&mut self, step: Option<crate::workload::FileOperation>, now: Nanos, cost: Nanos) -> Nanos {
+        if matches!(step, Some(crate::workload::FileOperation::Think { .. })) {
             return now + cost;
         }
         self.charge(now, cost);

@@ -7,7 +7,7 @@ use super::client::{Verdict, Wait};
 use super::counters::pages_of;
 use super::{Computer, RunError};
 use crate::experiment::Watch;
-use crate::workload::Step;
+use crate::workload::FileOperation;
 
 /// A step is done except for the pages that it waits for.
 const ALL_DONE: u64 = u64::MAX;
@@ -24,8 +24,8 @@ pub(super) const METADATA_ROOM: u64 = 32;
 impl Computer {
     /// Sets up: what is on disk, and in no cache, before time begins. Large files are laid out piece by piece; false
     /// when the watcher had enough.
-    pub(super) fn prepare(&mut self, step: &Step, watch: &mut Watch<'_>) -> Result<bool, RunError> {
-        let Step::Write { file, offset, size } = *step else {
+    pub(super) fn prepare(&mut self, step: &FileOperation, watch: &mut Watch<'_>) -> Result<bool, RunError> {
+        let FileOperation::Write { file, offset, size } = *step else {
             self.prepare_piece(step)?;
             return Ok(watch(None));
         };
@@ -36,7 +36,7 @@ impl Computer {
         let mut at = offset.0;
         while at < end {
             let piece = LAYOUT_PIECE.min(end - at);
-            self.prepare_piece(&Step::Write { file, offset: ByteSize(at), size: ByteSize(piece) })?;
+            self.prepare_piece(&FileOperation::Write { file, offset: ByteSize(at), size: ByteSize(piece) })?;
             at += piece;
             if !watch(None) {
                 return Ok(false);
@@ -45,7 +45,7 @@ impl Computer {
         Ok(true)
     }
 
-    fn prepare_piece(&mut self, step: &Step) -> Result<(), RunError> {
+    fn prepare_piece(&mut self, step: &FileOperation) -> Result<(), RunError> {
         let mut touched = std::mem::take(&mut self.touched);
         let done = self.files.prepare(step, &mut touched);
         for block in touched.drain(..) {
@@ -65,10 +65,10 @@ impl Computer {
             return Ok(Verdict::Done(cost));
         }
         match step {
-            Step::Write { file, offset, size } => return self.write(client, now, file, offset, size, cost),
-            Step::Phase { name } => self.counters.phase(name, now),
-            Step::Think { time } => return Ok(Verdict::Done(time)),
-            Step::Read { file, offset, size } => {
+            FileOperation::Write { file, offset, size } => return self.write(client, now, file, offset, size, cost),
+            FileOperation::Phase { name } => self.counters.phase(name, now),
+            FileOperation::Think { time } => return Ok(Verdict::Done(time)),
+            FileOperation::Read { file, offset, size } => {
                 let (first, pages) = pages_of(offset, size);
                 if self.files.is_device(file) {
                     self.check_address(BlockNo(first + pages.saturating_sub(1)))?;
@@ -77,7 +77,7 @@ impl Computer {
                     self.read_pages(client, now, file, first, pages);
                 }
             }
-            Step::Fsync { file } => {
+            FileOperation::Fsync { file } => {
                 if self.files.is_staged(file) {
                     if !self.room(now, METADATA_ROOM) {
                         return Ok(Verdict::Blocked(Wait::Memory));
@@ -88,8 +88,11 @@ impl Computer {
                 }
                 self.clients[client as usize].awaited += self.sync_file(client, now, file);
             }
-            Step::Sync => self.clients[client as usize].awaited += self.sync_all(client, now),
-            Step::Mkdir { .. } | Step::Create { .. } | Step::Truncate { .. } | Step::Delete { .. } => {
+            FileOperation::Sync => self.clients[client as usize].awaited += self.sync_all(client, now),
+            FileOperation::Mkdir { .. }
+            | FileOperation::Create { .. }
+            | FileOperation::Truncate { .. }
+            | FileOperation::Delete { .. } => {
                 if !self.room(now, METADATA_ROOM) {
                     return Ok(Verdict::Blocked(Wait::Memory));
                 }
@@ -108,10 +111,12 @@ impl Computer {
         Verdict::Blocked(Wait::Pages)
     }
 
-    fn cost(&self, step: &Step) -> Nanos {
+    fn cost(&self, step: &FileOperation) -> Nanos {
         let pages = match step {
-            Step::Write { offset, size, .. } | Step::Read { offset, size, .. } => pages_of(*offset, *size).1,
-            Step::Phase { .. } => return Nanos(0),
+            FileOperation::Write { offset, size, .. } | FileOperation::Read { offset, size, .. } => {
+                pages_of(*offset, *size).1
+            }
+            FileOperation::Phase { .. } => return Nanos(0),
             _ => 0,
         };
         Nanos(self.config.cpu_per_step.0 + self.config.cpu_per_page.0.saturating_mul(pages))
@@ -225,12 +230,12 @@ impl Computer {
     }
 
     /// Steps that change what files there are.
-    fn change_files(&mut self, client: u32, now: Nanos, step: &Step) -> Result<(), RunError> {
+    fn change_files(&mut self, client: u32, now: Nanos, step: &FileOperation) -> Result<(), RunError> {
         let mut touched = std::mem::take(&mut self.touched);
         let done = match *step {
-            Step::Mkdir { dir, parent } => self.files.mkdir(dir, parent, &mut touched),
-            Step::Create { file, dir } => self.files.create(file, dir, &mut touched),
-            Step::Truncate { file, size } => {
+            FileOperation::Mkdir { dir, parent } => self.files.mkdir(dir, parent, &mut touched),
+            FileOperation::Create { file, dir } => self.files.create(file, dir, &mut touched),
+            FileOperation::Truncate { file, size } => {
                 let from = PageIndex(size.0.div_ceil(PAGE_BYTES));
                 if size.0 < self.files.bytes(file) {
                     if let Some(inode) = self.files.inode_of(file) {
@@ -244,7 +249,7 @@ impl Computer {
                 self.cache.set_held(self.files.staged_pages());
                 cut
             }
-            Step::Delete { file } => {
+            FileOperation::Delete { file } => {
                 if self.files.is_staged(file) {
                     self.counters.staged_only += 1;
                 } else if let Some(distance) = self.files.distance(file) {

@@ -6,16 +6,16 @@ use umbrella_units::{FileId, PageIndex};
 
 use super::*;
 use crate::result::Outcome;
-use crate::workload::Step;
+use crate::workload::FileOperation;
 
 /// Steps written down, a list a client.
 struct FixedWorkload {
-    prepare: std::vec::IntoIter<Step>,
-    clients: Vec<std::vec::IntoIter<Step>>,
+    prepare: std::vec::IntoIter<FileOperation>,
+    clients: Vec<std::vec::IntoIter<FileOperation>>,
 }
 
 impl Workload for FixedWorkload {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         self.prepare.next()
     }
 
@@ -23,7 +23,7 @@ impl Workload for FixedWorkload {
         self.clients.len() as u32
     }
 
-    fn next(&mut self, client: ClientId, _now: Nanos) -> Option<Step> {
+    fn next(&mut self, client: ClientId, _now: Nanos) -> Option<FileOperation> {
         self.clients[client.0 as usize].next()
     }
 }
@@ -37,7 +37,7 @@ struct Scenario {
     device: bool,
     expire_after: Option<Nanos>,
     read_ahead: u32,
-    prepare: Vec<Step>,
+    prepare: Vec<FileOperation>,
     bookkeeping: Bookkeeping,
     ordered_commits: Option<Nanos>,
 }
@@ -80,7 +80,7 @@ fn machine(setup: &Scenario) -> Computer {
     Computer::new(config, layout, policy, disk, |disk| schedule.build(disk, 128)).expect("a machine")
 }
 
-fn run(setup: &Scenario, clients: Vec<Vec<Step>>) -> Outcome {
+fn run(setup: &Scenario, clients: Vec<Vec<FileOperation>>) -> Outcome {
     let mut script = FixedWorkload {
         prepare: setup.prepare.clone().into_iter(),
         clients: clients.into_iter().map(Vec::into_iter).collect(),
@@ -94,24 +94,28 @@ fn file(n: u64) -> FileId {
     FileId(n + 10)
 }
 
-fn create(n: u64) -> Step {
-    Step::Create { file: file(n), dir: ROOT }
+fn create(n: u64) -> FileOperation {
+    FileOperation::Create { file: file(n), dir: ROOT }
 }
 
-fn write(n: u64, page: u64, pages: u64) -> Step {
-    Step::Write { file: file(n), offset: ByteSize(page * PAGE_BYTES), size: ByteSize(pages * PAGE_BYTES) }
+fn write(n: u64, page: u64, pages: u64) -> FileOperation {
+    FileOperation::Write { file: file(n), offset: ByteSize(page * PAGE_BYTES), size: ByteSize(pages * PAGE_BYTES) }
 }
 
-fn read(n: u64, page: u64, pages: u64) -> Step {
-    Step::Read { file: file(n), offset: ByteSize(page * PAGE_BYTES), size: ByteSize(pages * PAGE_BYTES) }
+fn read(n: u64, page: u64, pages: u64) -> FileOperation {
+    FileOperation::Read { file: file(n), offset: ByteSize(page * PAGE_BYTES), size: ByteSize(pages * PAGE_BYTES) }
 }
 
-fn think(seconds: u64) -> Step {
-    Step::Think { time: Nanos::from_secs(seconds) }
+fn think(seconds: u64) -> FileOperation {
+    FileOperation::Think { time: Nanos::from_secs(seconds) }
 }
 
-fn on_device(page: u64, pages: u64) -> Step {
-    Step::Write { file: FileId::DEVICE, offset: ByteSize(page * PAGE_BYTES), size: ByteSize(pages * PAGE_BYTES) }
+fn on_device(page: u64, pages: u64) -> FileOperation {
+    FileOperation::Write {
+        file: FileId::DEVICE,
+        offset: ByteSize(page * PAGE_BYTES),
+        size: ByteSize(pages * PAGE_BYTES),
+    }
 }
 
 #[test]
@@ -133,8 +137,8 @@ fn what_stays_below_the_threshold_reaches_the_disk_when_the_run_is_over_and_not_
 fn the_peak_counts_each_dirty_page_once_and_misses_none() {
     let below = Scenario { device: true, ..Scenario::default() };
     assert_eq!(run(&below, vec![vec![on_device(0, 100), on_device(0, 50)]]).peak_dirty, 100);
-    let on_its_way = vec![on_device(0, 100), Step::Fsync { file: FileId::DEVICE }];
-    let again = vec![Step::Think { time: Nanos::from_millis(1) }, on_device(0, 100)];
+    let on_its_way = vec![on_device(0, 100), FileOperation::Fsync { file: FileId::DEVICE }];
+    let again = vec![FileOperation::Think { time: Nanos::from_millis(1) }, on_device(0, 100)];
     assert_eq!(run(&below, vec![on_its_way, again]).peak_dirty, 100, "written again while on their way");
 }
 
@@ -180,7 +184,8 @@ fn what_is_dirty_for_thirty_seconds_is_written() {
 
 #[test]
 fn an_fsync_waits_for_the_file_and_its_inode() {
-    let outcome = run(&Scenario::default(), vec![vec![create(0), write(0, 0, 64), Step::Fsync { file: file(0) }]]);
+    let outcome =
+        run(&Scenario::default(), vec![vec![create(0), write(0, 0, 64), FileOperation::Fsync { file: file(0) }]]);
     assert!(outcome.written_because.sync >= 65, "{:?}", outcome.written_because);
     assert!(outcome.fsync.max > 1000.0, "a disk takes a while: {} us", outcome.fsync.max);
 }
@@ -188,7 +193,7 @@ fn an_fsync_waits_for_the_file_and_its_inode() {
 #[test]
 fn an_fsync_of_a_page_that_is_on_its_way_and_dirty_again_waits_for_both() {
     let setup = Scenario { device: true, ..Scenario::default() };
-    let sync = Step::Fsync { file: FileId::DEVICE };
+    let sync = FileOperation::Fsync { file: FileId::DEVICE };
     let writer = vec![on_device(0, 100), sync, on_device(0, 100), sync];
     let outcome = run(&setup, vec![writer.clone(), writer]);
     assert_eq!(outcome.fsync.count, 4);
@@ -199,7 +204,7 @@ fn an_fsync_of_a_page_that_is_on_its_way_and_dirty_again_waits_for_both() {
 fn an_fsync_waits_for_pages_that_are_on_their_way_too() {
     let setup = Scenario { device: true, ..Scenario::default() };
     // The first write passes the threshold, so that its pages are under way, far from those of the second.
-    let steps = vec![on_device(10_000_000, 1200), on_device(0, 1), Step::Fsync { file: FileId::DEVICE }];
+    let steps = vec![on_device(10_000_000, 1200), on_device(0, 1), FileOperation::Fsync { file: FileId::DEVICE }];
     let outcome = run(&setup, vec![steps]);
     assert!(outcome.written_because.threshold > 0, "{:?}", outcome.written_because);
     assert!(outcome.drained_s - outcome.time_s < 1e-3, "{} then {}", outcome.time_s, outcome.drained_s);
@@ -208,9 +213,9 @@ fn an_fsync_waits_for_pages_that_are_on_their_way_too() {
 #[test]
 fn an_fsync_waits_for_what_another_fsync_has_sent_on_its_way() {
     let setup = Scenario { device: true, ..Scenario::default() };
-    let sync = Step::Fsync { file: FileId::DEVICE };
+    let sync = FileOperation::Fsync { file: FileId::DEVICE };
     let scattered = (0..50).map(|at| on_device(at * 300_000, 1)).chain([sync]).collect();
-    let second = vec![Step::Think { time: Nanos::from_millis(1) }, sync];
+    let second = vec![FileOperation::Think { time: Nanos::from_millis(1) }, sync];
     let outcome = run(&setup, vec![scattered, second]);
     assert_eq!(outcome.fsync.count, 2);
     assert!(outcome.fsync.p50 > 0.9 * outcome.fsync.max, "{} and {} us", outcome.fsync.p50, outcome.fsync.max);
@@ -219,7 +224,7 @@ fn an_fsync_waits_for_what_another_fsync_has_sent_on_its_way() {
 #[test]
 fn an_fsync_waits_for_every_indirect_block() {
     let setup = Scenario { memory_pages: 100_000, ..Scenario::default() };
-    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 2000), Step::Fsync { file: file(0) }]]);
+    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 2000), FileOperation::Fsync { file: file(0) }]]);
     // Pages 12 to 1,035 and the rest: two indirect blocks, and the one above the second. Then inode and directory.
     assert_eq!(outcome.written_because.sync, 2000 + 3 + 2);
 }
@@ -228,7 +233,8 @@ fn an_fsync_waits_for_every_indirect_block() {
 fn a_sync_leaves_nothing_dirty() {
     for allocation in [Allocation::AtOnce, Allocation::Delayed, Allocation::Log] {
         let setup = Scenario { allocation, ..Scenario::default() };
-        let outcome = run(&setup, vec![vec![create(0), create(1), write(0, 0, 64), write(1, 0, 64), Step::Sync]]);
+        let outcome =
+            run(&setup, vec![vec![create(0), create(1), write(0, 0, 64), write(1, 0, 64), FileOperation::Sync]]);
         assert_eq!(outcome.written_because.drained, 0, "{allocation:?}");
         assert!(outcome.written_because.sync >= 128);
     }
@@ -237,7 +243,7 @@ fn a_sync_leaves_nothing_dirty() {
 #[test]
 fn an_fsync_waits_for_blocks_that_are_allocated_only_now() {
     let setup = Scenario { allocation: Allocation::Delayed, ..Scenario::default() };
-    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), Step::Fsync { file: file(0) }]]);
+    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), FileOperation::Fsync { file: file(0) }]]);
     assert_eq!(outcome.written_because.sync, 100 + 2, "pages, inode and directory");
 }
 
@@ -246,10 +252,14 @@ fn policies_lose_track_of_nothing_where_expiry_fsync_and_rewriting_meet() {
     // The policy's view is compared with the page cache's at each choice, and at the end, where debug assertions are
     // on. Scattered pages that are written over and over keep the disk's queue full, so that pages wait behind it while
     // another client writes them.
-    let hot = |client: u64| -> Vec<Step> {
+    let hot = |client: u64| -> Vec<FileOperation> {
         let round = move |round: u64| {
             let scattered = (0..200).map(move |n| on_device((round * 200 + n) * (7919 + client) % 4001 * 1000, 1));
-            let sync = if round % 15 == client && round < 60 { Step::Fsync { file: FileId::DEVICE } } else { think(1) };
+            let sync = if round % 15 == client && round < 60 {
+                FileOperation::Fsync { file: FileId::DEVICE }
+            } else {
+                think(1)
+            };
             scattered.chain([sync])
         };
         (0..100).flat_map(round).collect()
@@ -266,10 +276,10 @@ fn policies_lose_track_of_nothing_where_expiry_fsync_and_rewriting_meet() {
 
 #[test]
 fn a_policy_that_spares_active_pages_gets_some_however_many_clean_pages_are_active() {
-    let steps: Vec<Step> = [(0, 3000), (100_000, 7000)]
+    let steps: Vec<FileOperation> = [(0, 3000), (100_000, 7000)]
         .into_iter()
         .flat_map(|(at, pages)| {
-            let read = Step::Read {
+            let read = FileOperation::Read {
                 file: FileId::DEVICE,
                 offset: ByteSize(at * PAGE_BYTES),
                 size: ByteSize(pages * PAGE_BYTES),
@@ -325,7 +335,7 @@ fn a_sequential_reader_gets_large_requests() {
 #[test]
 fn a_write_of_a_part_of_a_page_reads_the_rest_first() {
     let setup = Scenario { prepare: vec![create(0), write(0, 0, 10)], ..Scenario::default() };
-    let part = Step::Write { file: file(0), offset: ByteSize(4096 * 3 + 100), size: ByteSize(100) };
+    let part = FileOperation::Write { file: file(0), offset: ByteSize(4096 * 3 + 100), size: ByteSize(100) };
     let outcome = run(&setup, vec![vec![part]]);
     assert!(outcome.bytes_read >= PAGE_BYTES, "{}", outcome.bytes_read);
     let whole = run(&setup, vec![vec![write(0, 3, 1)]]);
@@ -334,7 +344,7 @@ fn a_write_of_a_part_of_a_page_reads_the_rest_first() {
 
 #[test]
 fn a_deleted_file_is_not_written() {
-    let steps = vec![create(0), write(0, 0, 500), Step::Delete { file: file(0) }];
+    let steps = vec![create(0), write(0, 0, 500), FileOperation::Delete { file: file(0) }];
     let outcome = run(&Scenario::default(), vec![steps]);
     assert!(outcome.bytes_written < 50 * PAGE_BYTES, "only metadata: {}", outcome.bytes_written);
 }
@@ -342,7 +352,9 @@ fn a_deleted_file_is_not_written() {
 #[test]
 fn whoever_sees_the_future_does_not_write_what_is_removed_soon() {
     let (kept, short_lived) = (file(1), file(2));
-    for end in [Step::Delete { file: short_lived }, Step::Truncate { file: short_lived, size: ByteSize(0) }] {
+    for end in
+        [FileOperation::Delete { file: short_lived }, FileOperation::Truncate { file: short_lived, size: ByteSize(0) }]
+    {
         let steps = || {
             let steps =
                 vec![create(1), create(2), write(1, 0, 500), write(2, 0, 100), write(1, 500, 500), think(1), end];
@@ -365,7 +377,7 @@ fn whoever_sees_the_future_does_not_write_what_is_removed_soon() {
 #[test]
 fn a_staged_file_that_is_deleted_never_touches_the_disk() {
     let setup = Scenario { staging: true, ..Scenario::default() };
-    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), Step::Delete { file: file(0) }]]);
+    let outcome = run(&setup, vec![vec![create(0), write(0, 0, 100), FileOperation::Delete { file: file(0) }]]);
     assert_eq!((outcome.bytes_written, outcome.staged_only), (0, 1));
 }
 
@@ -382,7 +394,7 @@ fn a_staged_file_that_is_cut_gives_its_memory_back() {
     let prepare = vec![create(99), write(99, 0, 1500)];
     let setup = Scenario { staging: true, memory_pages: 2000, prepare, ..Scenario::default() };
     let fill = (0..6).flat_map(|n| [create(n), write(n, 0, 200)]);
-    let cut = (0..6).map(|n| Step::Truncate { file: file(n), size: ByteSize(0) });
+    let cut = (0..6).map(|n| FileOperation::Truncate { file: file(n), size: ByteSize(0) });
     let outcome = run(&setup, vec![fill.chain(cut).chain([read(99, 0, 1500), read(99, 0, 1500)]).collect()]);
     assert!(outcome.bytes_read < 1600 * PAGE_BYTES, "{} pages", outcome.bytes_read / PAGE_BYTES);
 }
@@ -390,9 +402,10 @@ fn a_staged_file_that_is_cut_gives_its_memory_back() {
 #[test]
 fn a_staged_file_beyond_the_threshold_goes_to_disk_in_one_piece() {
     let setup = Scenario { staging: true, ..Scenario::default() };
-    let mixed: Vec<Step> = (0..600).flat_map(|page| [write(0, page, 1), write(1, page, 1)]).collect();
-    let steps: Vec<Step> = [create(0), create(1)].into_iter().chain(mixed).chain([Step::Sync]).collect();
-    let delete = [Step::Delete { file: file(0) }, Step::Delete { file: file(1) }];
+    let mixed: Vec<FileOperation> = (0..600).flat_map(|page| [write(0, page, 1), write(1, page, 1)]).collect();
+    let steps: Vec<FileOperation> =
+        [create(0), create(1)].into_iter().chain(mixed).chain([FileOperation::Sync]).collect();
+    let delete = [FileOperation::Delete { file: file(0) }, FileOperation::Delete { file: file(1) }];
     let staged = run(&setup, vec![steps.iter().copied().chain(delete).collect()]);
     let direct = run(&Scenario::default(), vec![steps.into_iter().chain(delete).collect()]);
     assert!(staged.bytes_written >= 1200 * PAGE_BYTES);
@@ -401,7 +414,7 @@ fn a_staged_file_beyond_the_threshold_goes_to_disk_in_one_piece() {
 }
 
 /// `files` files of 100 pages, made one after the other.
-fn hundreds(files: u64) -> impl Iterator<Item = Step> {
+fn hundreds(files: u64) -> impl Iterator<Item = FileOperation> {
     (0..files).flat_map(|n| [create(n), write(n, 0, 100)])
 }
 
@@ -409,7 +422,7 @@ fn hundreds(files: u64) -> impl Iterator<Item = Step> {
 fn staged_files_used_longest_ago_leave_when_too_much_is_dirty() {
     // 1,000 pages may be dirty.
     let setup = Scenario { staging: true, ..Scenario::default() };
-    let end = |n| [think(2), Step::Delete { file: file(n) }];
+    let end = |n| [think(2), FileOperation::Delete { file: file(n) }];
     let untouched = run(&setup, vec![hundreds(20).chain(end(0)).collect()]);
     assert_eq!(untouched.staged_only, 0);
     assert!((900..1500).contains(&untouched.written_because.threshold), "{:?}", untouched.written_because);
@@ -423,7 +436,7 @@ fn staged_files_used_longest_ago_leave_when_too_much_is_dirty() {
 #[test]
 fn staged_files_stay_while_little_is_dirty_however_long_that_is() {
     let setup = Scenario { staging: true, ..Scenario::default() };
-    let end = (0..9).map(|n| Step::Delete { file: file(n) });
+    let end = (0..9).map(|n| FileOperation::Delete { file: file(n) });
     let outcome = run(&setup, vec![hundreds(9).chain([think(100)]).chain(end).collect()]);
     assert_eq!((outcome.staged_only, outcome.bytes_written), (9, 0));
 }
@@ -432,7 +445,7 @@ fn staged_files_stay_while_little_is_dirty_however_long_that_is() {
 fn staged_pages_and_dirty_ones_count_together() {
     // 800 staged pages, and 800 dirty ones of a file that was there before.
     let setup = Scenario { staging: true, prepare: vec![create(99), write(99, 0, 800)], ..Scenario::default() };
-    let steps = hundreds(8).chain([write(99, 0, 800), think(2), Step::Delete { file: file(0) }]);
+    let steps = hundreds(8).chain([write(99, 0, 800), think(2), FileOperation::Delete { file: file(0) }]);
     let outcome = run(&setup, vec![steps.collect()]);
     assert!(outcome.written_because.threshold >= 600, "{:?}", outcome.written_because);
     assert_eq!(outcome.staged_only, 0);
@@ -475,9 +488,10 @@ fn staged_files_that_leave_under_pressure_are_written_once_and_so_is_their_metad
 
 #[test]
 fn late_allocation_keeps_two_files_apart_that_grow_together() {
-    let mixed: Vec<Step> = (0..500).flat_map(|page| [write(0, page, 1), write(1, page, 1)]).collect();
-    let delete = [Step::Delete { file: file(0) }, Step::Delete { file: file(1) }];
-    let steps: Vec<Step> = [create(0), create(1)].into_iter().chain(mixed).chain([Step::Sync]).chain(delete).collect();
+    let mixed: Vec<FileOperation> = (0..500).flat_map(|page| [write(0, page, 1), write(1, page, 1)]).collect();
+    let delete = [FileOperation::Delete { file: file(0) }, FileOperation::Delete { file: file(1) }];
+    let steps: Vec<FileOperation> =
+        [create(0), create(1)].into_iter().chain(mixed).chain([FileOperation::Sync]).chain(delete).collect();
     let early = run(&Scenario::default(), vec![steps.clone()]);
     let late = run(&Scenario { allocation: Allocation::Delayed, ..Scenario::default() }, vec![steps]);
     assert!(late.file_distance < early.file_distance, "{} < {}", late.file_distance, early.file_distance);
@@ -486,7 +500,8 @@ fn late_allocation_keeps_two_files_apart_that_grow_together() {
 #[test]
 fn a_log_turns_scattered_writes_into_one_run() {
     // Every second page of a file that is larger than memory, in no order.
-    let steps: Vec<Step> = (0..2000).map(|n| write(0, n * 7919 % 2000 * 2, 1)).chain([Step::Sync]).collect();
+    let steps: Vec<FileOperation> =
+        (0..2000).map(|n| write(0, n * 7919 % 2000 * 2, 1)).chain([FileOperation::Sync]).collect();
     let run_on = |allocation| {
         let prepare = vec![create(0), write(0, 0, 4000)];
         run(&Scenario { allocation, prepare, memory_pages: 1000, ..Scenario::default() }, vec![steps.clone()])
@@ -500,7 +515,7 @@ fn a_log_turns_scattered_writes_into_one_run() {
 fn what_was_written_to_a_log_is_found_where_it_went_until_it_is_removed() {
     let layout = Layout::FileSystem { seed: 1, aged_percent: 0 };
     let config = Config { allocation: Allocation::Log, ..Config::default() };
-    let mut files = Files::new(layout, BlockNo(200_000), &config, &mut || true).expect("a file system");
+    let mut files = FileTable::new(layout, BlockNo(200_000), &config, &mut || true).expect("a file system");
     let mut touched = Vec::new();
     files.create(file(0), ROOT, &mut touched).expect("room");
     let page = |index| PageKey { file: file(0), index: PageIndex(index) };
@@ -534,7 +549,7 @@ fn an_address_beyond_the_end_is_an_error() {
 #[test]
 fn files_that_do_not_fit_are_an_error_that_says_what_to_do() {
     let setup = Scenario::default();
-    let steps: Vec<Step> =
+    let steps: Vec<FileOperation> =
         std::iter::once(create(0)).chain((0..200).map(|at| write(0, at * 262_144, 262_144))).collect();
     let mut script = FixedWorkload { prepare: steps.into_iter(), clients: vec![] };
     let error = machine(&setup).run(setting("file"), &mut script, &mut |_| true).expect_err("200 GiB on 73 GB");
@@ -588,32 +603,33 @@ fn the_timer_does_not_run_for_years_in_which_nothing_is_dirty() {
 }
 
 /// A step of the generated scripts, over few files and a small disk so that they meet.
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = FileOperation> {
     let size = 1u64..200_000;
     prop_oneof![
         3 => (0u64..6, 0u64..800_000, size.clone())
-            .prop_map(|(n, offset, size)| Step::Write { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }),
+            .prop_map(|(n, offset, size)| FileOperation::Write { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }),
         2 => (0u64..6, 0u64..800_000, size)
-            .prop_map(|(n, offset, size)| Step::Read { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }),
-        1 => (0u64..6, 0u64..800_000).prop_map(|(n, size)| Step::Truncate { file: file(n), size: ByteSize(size) }),
-        1 => (0u64..6).prop_map(|n| Step::Fsync { file: file(n) }),
-        1 => (0u64..6).prop_map(|n| Step::Delete { file: file(n) }),
+            .prop_map(|(n, offset, size)| FileOperation::Read { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }),
+        1 => (0u64..6, 0u64..800_000).prop_map(|(n, size)| FileOperation::Truncate { file: file(n), size: ByteSize(size) }),
+        1 => (0u64..6).prop_map(|n| FileOperation::Fsync { file: file(n) }),
+        1 => (0u64..6).prop_map(|n| FileOperation::Delete { file: file(n) }),
         1 => (0u64..20).prop_map(think),
-        1 => Just(Step::Sync),
+        1 => Just(FileOperation::Sync),
     ]
 }
 
 /// Leaves out what no file system would do: a file is created before it is used, and not used after it is gone.
-fn lawful(steps: Vec<Step>, client: u64) -> Vec<Step> {
+fn lawful(steps: Vec<FileOperation>, client: u64) -> Vec<FileOperation> {
     let mut generation = [0u64; 6];
     let mut there = [false; 6];
     let mut lawful = Vec::new();
     for step in steps {
         let slot = match step {
-            Step::Write { file, .. } | Step::Read { file, .. } | Step::Truncate { file, .. } | Step::Fsync { file } => {
-                file
-            }
-            Step::Delete { file } => file,
+            FileOperation::Write { file, .. }
+            | FileOperation::Read { file, .. }
+            | FileOperation::Truncate { file, .. }
+            | FileOperation::Fsync { file } => file,
+            FileOperation::Delete { file } => file,
             other => {
                 lawful.push(other);
                 continue;
@@ -622,22 +638,22 @@ fn lawful(steps: Vec<Step>, client: u64) -> Vec<Step> {
         let slot = (slot.0 - 10) as usize;
         let id = |generation: u64| FileId(100 + (client * 1000 + generation) * 6 + slot as u64);
         if !there[slot] {
-            if matches!(step, Step::Delete { .. }) {
+            if matches!(step, FileOperation::Delete { .. }) {
                 continue;
             }
             generation[slot] += 1;
             there[slot] = true;
-            lawful.push(Step::Create { file: id(generation[slot]), dir: ROOT });
+            lawful.push(FileOperation::Create { file: id(generation[slot]), dir: ROOT });
         }
         let file = id(generation[slot]);
         lawful.push(match step {
-            Step::Write { offset, size, .. } => Step::Write { file, offset, size },
-            Step::Read { offset, size, .. } => Step::Read { file, offset, size },
-            Step::Truncate { size, .. } => Step::Truncate { file, size },
-            Step::Fsync { .. } => Step::Fsync { file },
+            FileOperation::Write { offset, size, .. } => FileOperation::Write { file, offset, size },
+            FileOperation::Read { offset, size, .. } => FileOperation::Read { file, offset, size },
+            FileOperation::Truncate { size, .. } => FileOperation::Truncate { file, size },
+            FileOperation::Fsync { .. } => FileOperation::Fsync { file },
             _ => {
                 there[slot] = false;
-                Step::Delete { file }
+                FileOperation::Delete { file }
             }
         });
     }
@@ -655,9 +671,9 @@ proptest! {
         allocation in prop::sample::select(vec![Allocation::AtOnce, Allocation::Delayed, Allocation::Log]),
         read_ahead in 0u32..40,
     ) {
-        let clients: Vec<Vec<Step>> =
+        let clients: Vec<Vec<FileOperation>> =
             scripts.into_iter().enumerate().map(|(client, steps)| lawful(steps, client as u64)).collect();
-        let operations: usize = clients.iter().flatten().filter(|step| !matches!(step, Step::Think { .. })).count();
+        let operations: usize = clients.iter().flatten().filter(|step| !matches!(step, FileOperation::Think { .. })).count();
         for info in policies().iter().filter(|info| !info.offline) {
             let setup = Scenario { policy: info.name, memory_pages, staging, allocation, read_ahead, ..Scenario::default() };
             let outcome = run(&setup, clients.clone());

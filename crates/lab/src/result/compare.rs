@@ -2,7 +2,7 @@
 //! decisions made here, so that both name the same winner.
 //!
 //! Outcomes of one input form a [`Group`]; its first row is the baseline for the others. In a sweep the baseline is the
-//! first row with the same values of the swept parameters. Outcomes that differ only by the seed are one [`Row`], whose
+//! first row with the same values of the swept parameters. Outcomes that differ only by the seed are one [`ComparisonRow`], whose
 //! figures are means. One seed is one sample, and where the seeds of two rows overlap there is no difference. A label
 //! is the policy and whatever else differs inside the group. Runs that were cut short win nothing and are in no mean:
 //! their figures are those of a shorter run.
@@ -25,12 +25,12 @@ pub struct Group<'a> {
     /// The input of all.
     pub input: &'a str,
     /// The outcomes, in the order given.
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<ComparisonRow<'a>>,
 }
 
 /// The outcomes of one setting, one a seed, and what to call them.
 #[derive(Debug, Clone)]
-pub struct Row<'a> {
+pub struct ComparisonRow<'a> {
     /// The policy, and what else tells it from the others of its group.
     pub label: String,
     /// The outcomes; never empty, and only one of a run that was cut short.
@@ -43,7 +43,7 @@ pub struct Series<'a> {
     /// The policy, and what else tells it from the other series, without the swept parameter.
     pub label: String,
     /// The place of the value in the sweep, and what was run there.
-    pub points: Vec<(usize, &'a Row<'a>)>,
+    pub points: Vec<(usize, &'a ComparisonRow<'a>)>,
 }
 
 /// A parameter that was swept, its values in ascending order, and a series for each policy.
@@ -94,8 +94,8 @@ pub fn groups(outcomes: &[Outcome]) -> Vec<Group<'_>> {
 }
 
 /// The rows, without their labels.
-fn rows<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<Row<'a>> {
-    let mut rows: Vec<Row<'a>> = Vec::new();
+fn rows<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<ComparisonRow<'a>> {
+    let mut rows: Vec<ComparisonRow<'a>> = Vec::new();
     // What all outcomes of a row share, at the row's place.
     let mut shared: Vec<Setting> = Vec::new();
     for outcome in outcomes {
@@ -104,7 +104,7 @@ fn rows<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<Row<'a>> {
         if let Some(place) = (0..rows.len()).find(belongs) {
             rows[place].outcomes.push(outcome);
         } else {
-            rows.push(Row { label: String::new(), outcomes: vec![outcome] });
+            rows.push(ComparisonRow { label: String::new(), outcomes: vec![outcome] });
             shared.push(setting);
         }
     }
@@ -117,7 +117,7 @@ fn seedless(setting: &Setting) -> Setting {
     setting
 }
 
-impl<'a> Row<'a> {
+impl<'a> ComparisonRow<'a> {
     /// What was run; of several seeds, the first.
     pub fn setting(&self) -> &'a Setting {
         &self.outcomes[0].setting
@@ -163,7 +163,7 @@ impl<'a> Row<'a> {
         is_new && !self.is_cut() && !outcome.interrupted
     }
 
-    fn is(&self, other: &Row<'_>) -> bool {
+    fn is(&self, other: &ComparisonRow<'_>) -> bool {
         std::ptr::eq(self.outcomes[0], other.outcomes[0])
     }
 }
@@ -195,7 +195,7 @@ impl<'a> Group<'a> {
     }
 
     /// Whether two rows look the same, or differ by no more than their seeds do.
-    fn same(&self, metric: &Metric, one: &Row<'_>, other: &Row<'_>) -> bool {
+    fn same(&self, metric: &Metric, one: &ComparisonRow<'_>, other: &ComparisonRow<'_>) -> bool {
         if metric.show(one.value(metric)) == metric.show(other.value(metric)) {
             return true;
         }
@@ -206,8 +206,8 @@ impl<'a> Group<'a> {
 
     /// The values of the swept parameters for every policy. Only rows that share them are compared, unless all are of
     /// one policy.
-    fn context<'b>(&'b self, row: &'b Row<'a>) -> Vec<(&'b str, &'b str)> {
-        let name = |row: &'b Row<'a>| row.setting().policy.split(':').next();
+    fn context<'b>(&'b self, row: &'b ComparisonRow<'a>) -> Vec<(&'b str, &'b str)> {
+        let name = |row: &'b ComparisonRow<'a>| row.setting().policy.split(':').next();
         if self.rows.iter().all(|other| name(other) == name(row)) {
             return Vec::new();
         }
@@ -217,15 +217,16 @@ impl<'a> Group<'a> {
     }
 
     /// The complete rows that a row may be compared with, itself among them.
-    fn rivals<'b>(&'b self, row: &'b Row<'a>) -> impl Iterator<Item = &'b Row<'a>> {
+    fn rivals<'b>(&'b self, row: &'b ComparisonRow<'a>) -> impl Iterator<Item = &'b ComparisonRow<'a>> {
         let context = self.context(row);
         self.complete().filter(move |other| self.context(other) == context)
     }
 
     /// Whether this row has the best value, or one that is the same: digits that are not shown decide nothing. No row
     /// is best if all are the same.
-    pub fn is_best(&self, metric: &Metric, row: &Row<'a>) -> bool {
-        let by_value = |one: &&Row<'_>, other: &&Row<'_>| one.value(metric).total_cmp(&other.value(metric));
+    pub fn is_best(&self, metric: &Metric, row: &ComparisonRow<'a>) -> bool {
+        let by_value =
+            |one: &&ComparisonRow<'_>, other: &&ComparisonRow<'_>| one.value(metric).total_cmp(&other.value(metric));
         let finite = || self.rivals(row).filter(|row| row.value(metric).is_finite());
         let best = match metric.better {
             Better::Lower => finite().min_by(by_value),
@@ -238,14 +239,14 @@ impl<'a> Group<'a> {
 
     /// The row that a row is compared with: the first with the same values of the swept parameters. `None` for that row
     /// itself.
-    pub fn base<'b>(&'b self, row: &'b Row<'a>) -> Option<&'b Row<'a>> {
+    pub fn base<'b>(&'b self, row: &'b ComparisonRow<'a>) -> Option<&'b ComparisonRow<'a>> {
         let context = self.context(row);
         self.rows.iter().find(|other| self.context(other) == context).filter(|base| !base.is(row))
     }
 
     /// How the row's figure differs from that of the row it is compared with; none for that row itself and for runs cut
     /// short.
-    pub fn difference(&self, metric: &Metric, row: &Row<'a>) -> Option<Difference> {
+    pub fn difference(&self, metric: &Metric, row: &ComparisonRow<'a>) -> Option<Difference> {
         let base = self.base(row).filter(|base| !base.is_cut() && !row.is_cut())?;
         let by = change(base.value(metric), row.value(metric))?;
         Some(if self.same(metric, base, row) { Difference::None } else { Difference::By(by) })
@@ -258,7 +259,7 @@ impl<'a> Group<'a> {
         names.into_iter().map(|name| self.sweep(name)).collect()
     }
 
-    fn complete(&self) -> impl Iterator<Item = &Row<'a>> {
+    fn complete(&self) -> impl Iterator<Item = &ComparisonRow<'a>> {
         self.rows.iter().filter(|row| !row.is_cut())
     }
 
@@ -301,7 +302,7 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// The policy of each and, by name, what else differs between them; nothing of the parameter `without`.
-fn labels(rows: &[Row<'_>], without: Option<&str>) -> Vec<String> {
+fn labels(rows: &[ComparisonRow<'_>], without: Option<&str>) -> Vec<String> {
     let traits: Vec<BTreeMap<&str, String>> = rows.iter().map(|row| traits(row, without)).collect();
     let policies: Vec<String> = rows.iter().map(|row| policy(row.setting(), without)).collect();
     let differs = |name: &str| traits.iter().any(|other| other.get(name) != traits[0].get(name));
@@ -330,7 +331,7 @@ fn policy(setting: &Setting, without: Option<&str>) -> String {
     if kept.is_empty() { name.to_owned() } else { format!("{name}:{}", kept.join(",")) }
 }
 
-fn traits<'a>(row: &Row<'a>, without: Option<&str>) -> BTreeMap<&'a str, String> {
+fn traits<'a>(row: &ComparisonRow<'a>, without: Option<&str>) -> BTreeMap<&'a str, String> {
     let setting = row.setting();
     let mut traits = BTreeMap::from([
         ("disk", setting.disk.clone()),

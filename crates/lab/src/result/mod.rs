@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use umbrella_units::ByteSize;
 
 pub use command::shell_words;
-pub use compare::{Difference, Group, Row, Series, SweepResult, groups};
+pub use compare::{ComparisonRow, Difference, Group, Series, SweepResult, groups};
 pub use csv::write_csv;
 pub use histogram::Histogram;
 pub use metric::{Better, METRICS, Metric, Unit, metric};

@@ -21,7 +21,7 @@ pub(super) const HEADER: &[u8] = b"TIME(s)";
 const FIELDS: usize = 8;
 
 /// A line's fields; those that say how long it took are apart.
-struct Line<'a> {
+struct BiosnoopLine<'a> {
     time: &'a [u8],
     waits: SmallVec<[&'a [u8]; 2]>,
     /// Disk, kind, sector, bytes.
@@ -32,7 +32,7 @@ fn is_fraction(field: &[u8]) -> bool {
     field.contains(&b'.') && field.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
-fn fields(line: &[u8]) -> Option<Line<'_>> {
+fn fields(line: &[u8]) -> Option<BiosnoopLine<'_>> {
     let mut cursor = Cursor::blanks(line);
     let fields: SmallVec<[&[u8]; 16]> = std::iter::from_fn(|| cursor.next()).collect();
     let waits: SmallVec<[&[u8]; 2]> =
@@ -41,14 +41,14 @@ fn fields(line: &[u8]) -> Option<Line<'_>> {
     if waits.is_empty() || rest.len() < FIELDS - 1 {
         return None;
     }
-    Some(Line { time: rest.first()?, waits, request: *rest.last_chunk()? })
+    Some(BiosnoopLine { time: rest.first()?, waits, request: *rest.last_chunk()? })
 }
 
 /// Whether a line is one.
 pub(super) fn looks_like(line: &[u8], blanks: &Fields<'_>) -> bool {
     let is_whole = |field: &[u8]| !field.is_empty() && field.iter().all(u8::is_ascii_digit);
     blanks.is_fraction(0)
-        && fields(line).is_some_and(|Line { request: [_, kind, sector, bytes], .. }| {
+        && fields(line).is_some_and(|BiosnoopLine { request: [_, kind, sector, bytes], .. }| {
             kind.iter().all(u8::is_ascii_uppercase) && is_whole(bytes) && (is_whole(sector) || sector == b"-1")
         })
 }
@@ -62,7 +62,7 @@ impl Parse for BiosnoopParser {
         if line.starts_with(HEADER) {
             return Ok(None);
         }
-        let Line { time, waits, request: [disk, kind, sector, bytes] } =
+        let BiosnoopLine { time, waits, request: [disk, kind, sector, bytes] } =
             fields(line).ok_or(Problem::Missing { field: "LAT(ms)" })?;
         let mut time = decimal(time, "TIME(s)", 9)?;
         for wait in waits {

@@ -2,7 +2,7 @@
 
 use umbrella_units::{ByteSize, Nanos};
 
-use super::{Devices, Reader, Record, Summary, TraceError, TraceOp};
+use super::{Devices, Record, Summary, TraceError, TraceOp, TraceReader};
 
 /// The operations, in the order of their codes in [`Columns::ops`].
 pub const OPERATIONS: [TraceOp; 3] = [TraceOp::Read, TraceOp::Write, TraceOp::Discard];
@@ -26,12 +26,12 @@ pub struct Columns {
 
 impl Columns {
     /// Reads all that is left.
-    pub fn read(reader: &mut Reader) -> Result<Columns, TraceError> {
+    pub fn read(reader: &mut TraceReader) -> Result<Columns, TraceError> {
         Columns::read_some(reader, usize::MAX)
     }
 
     /// Reads what is left, `most` requests at most.
-    pub fn read_some(reader: &mut Reader, most: usize) -> Result<Columns, TraceError> {
+    pub fn read_some(reader: &mut TraceReader, most: usize) -> Result<Columns, TraceError> {
         let mut columns = Columns::default();
         for record in reader.by_ref().take(most) {
             columns.push(&record?);

@@ -15,17 +15,17 @@ pub struct PagePart {
 
 /// The pages of a request, in the order of their addresses.
 #[derive(Debug, Clone)]
-pub struct Pages {
+pub struct PageSpan {
     start: u64,
     end: u64,
 }
 
 /// The pages that a request touches; there are none if it has no bytes.
-pub fn pages(record: &Record) -> Pages {
-    Pages { start: record.offset.0, end: record.offset.0.saturating_add(record.size.0) }
+pub fn pages(record: &Record) -> PageSpan {
+    PageSpan { start: record.offset.0, end: record.offset.0.saturating_add(record.size.0) }
 }
 
-impl Iterator for Pages {
+impl Iterator for PageSpan {
     type Item = PagePart;
 
     fn next(&mut self) -> Option<PagePart> {

@@ -48,7 +48,7 @@ pub enum Order {
 
 /// From when times count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Origin {
+pub enum TimeOrigin {
     /// From the first record.
     #[default]
     FirstRecord,
@@ -68,7 +68,7 @@ pub struct OpenOptions {
     /// In which order records are given.
     pub order: Order,
     /// From when times count.
-    pub origin: Origin,
+    pub origin: TimeOrigin,
     /// A longer time without a record is taken for a corrupt time.
     pub max_gap: Nanos,
 }
@@ -80,7 +80,7 @@ impl Default for OpenOptions {
             event: Event::Auto,
             strictness: Strictness::Normal,
             order: Order::Time { window: 1024 },
-            origin: Origin::FirstRecord,
+            origin: TimeOrigin::FirstRecord,
             max_gap: Nanos::from_secs(366 * 86_400),
         }
     }
@@ -133,7 +133,7 @@ impl Progress {
 }
 
 /// A trace that is being read. After an error it gives nothing more.
-pub struct Reader {
+pub struct TraceReader {
     input: Input,
     format: Format,
     compression: Compression,
@@ -141,7 +141,7 @@ pub struct Reader {
     window: Option<Window>,
     strictness: Strictness,
     origin: Option<Nanos>,
-    origin_rule: Origin,
+    origin_rule: TimeOrigin,
     skipped: Skipped,
     progress: Progress,
     state: ReadState,
@@ -167,7 +167,7 @@ enum ReadState {
 
 /// Opens a file, pipe or character device. Of a recording of blktrace (`sda.blktrace.0`) the files of all processors
 /// are read.
-pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, TraceError> {
+pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<TraceReader, TraceError> {
     let path = path.as_ref();
     let (file, length) = input::open_file(path)?;
     let files = recording::files(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })?;
@@ -189,7 +189,7 @@ pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Reader, Tra
 }
 
 /// Parquet is read from its end, and so from the file itself.
-fn parquet_or_other(file: File, length: Option<u64>, options: &OpenOptions) -> Result<Reader, TraceError> {
+fn parquet_or_other(file: File, length: Option<u64>, options: &OpenOptions) -> Result<TraceReader, TraceError> {
     let read = Arc::new(AtomicU64::new(0));
     match FromFile::of_file(file, &read).map_err(failed(Compression::None, 0))? {
         Ok(file) => {
@@ -201,7 +201,7 @@ fn parquet_or_other(file: File, length: Option<u64>, options: &OpenOptions) -> R
 }
 
 /// Reads from anything that gives bytes.
-pub fn from_reader(source: impl Read + Send + 'static, options: &OpenOptions) -> Result<Reader, TraceError> {
+pub fn from_reader(source: impl Read + Send + 'static, options: &OpenOptions) -> Result<TraceReader, TraceError> {
     reader(source, None, options)
 }
 
@@ -221,7 +221,7 @@ fn reader(
     source: impl Read + Send + 'static,
     length: Option<u64>,
     options: &OpenOptions,
-) -> Result<Reader, TraceError> {
+) -> Result<TraceReader, TraceError> {
     let read = Arc::new(AtomicU64::new(0));
     of_source(decompressed(source, &read)?, Progress { read, length }, options)
 }
@@ -230,7 +230,7 @@ fn of_source(
     (source, compression): (Source, Compression),
     progress: Progress,
     options: &OpenOptions,
-) -> Result<Reader, TraceError> {
+) -> Result<TraceReader, TraceError> {
     let mut frames = Frames::new(source);
     let head = frames.head().map_err(failed(compression, 0))?;
     if head.is_empty() {
@@ -260,12 +260,12 @@ fn of_input(
     compression: Compression,
     progress: Progress,
     options: &OpenOptions,
-) -> Reader {
+) -> TraceReader {
     let window = match options.order {
         Order::Time { window } => Some(Window::new(window, options.max_gap)),
         Order::File => None,
     };
-    Reader {
+    TraceReader {
         input,
         format,
         compression,
@@ -280,7 +280,7 @@ fn of_input(
     }
 }
 
-impl Reader {
+impl TraceReader {
     /// The format it is read as.
     pub fn format(&self) -> Format {
         self.format
@@ -435,7 +435,7 @@ impl Reader {
     }
 }
 
-impl Iterator for Reader {
+impl Iterator for TraceReader {
     type Item = Result<Record, TraceError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -443,7 +443,7 @@ impl Iterator for Reader {
         match next {
             Ok(record) => {
                 let mut record = record?;
-                if self.origin_rule == Origin::FirstRecord && self.window.is_some() {
+                if self.origin_rule == TimeOrigin::FirstRecord && self.window.is_some() {
                     let origin = *self.origin.get_or_insert(record.time);
                     record.time = record.time - origin;
                 }

@@ -5,7 +5,7 @@ use umbrella_units::Nanos;
 use super::error::TraceError;
 use super::order::{Ordered, Placed, Window};
 use super::problem::Position;
-use super::{OpenOptions, Origin, Record, Strictness};
+use super::{OpenOptions, Record, Strictness, TimeOrigin};
 
 /// Records of a sorted trace.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub fn sort(
             break;
         }
     }
-    if options.origin == Origin::FirstRecord {
+    if options.origin == TimeOrigin::FirstRecord {
         let origin = sorted.first().map_or(Nanos(0), |record| record.time);
         for record in &mut sorted {
             record.time = record.time - origin;

@@ -8,7 +8,7 @@ use rustc_hash::FxHasher;
 use serde::Serialize;
 use umbrella_units::{BlockNo, ByteSize, Nanos, PAGE_BYTES};
 
-use super::{Devices, OpenOptions, Reader, Record, Skipped, TraceError, TraceOp, open};
+use super::{Devices, OpenOptions, Record, Skipped, TraceError, TraceOp, TraceReader, open};
 
 /// A gap of more than this is counted as idle.
 const IDLE: Nanos = Nanos::from_secs(60);
@@ -237,7 +237,7 @@ impl Summary {
     }
 
     /// Takes what only the reader knows: names, and how much was left out.
-    pub fn finish(&mut self, reader: &Reader) {
+    pub fn finish(&mut self, reader: &TraceReader) {
         self.name_devices(reader.devices());
         self.skipped = reader.skipped();
     }

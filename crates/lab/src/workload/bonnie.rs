@@ -13,7 +13,7 @@ use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, PAGE, SHARE, param};
 use super::params::ParamKind;
 use super::script::{Act, Ids, Play, Script, Scripted};
-use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
+use super::{ClientId, FileOperation, Params, Scale, Seed, WorkloadError};
 
 /// The C library's buffer.
 const STDIO: u64 = 4096;
@@ -112,9 +112,9 @@ impl Bonnie {
         // Each seek has its own generator, so that the work is the same whichever client makes it.
         let mut rng = Rng::new(self.seed, ENTRY.name, 1 + left);
         let (offset, size) = (ByteSize(rng.below(self.size / self.chunk) * self.chunk), ByteSize(self.chunk));
-        script.step(Step::Read { file: self.file, offset, size });
+        script.step(FileOperation::Read { file: self.file, offset, size });
         if rng.chance(self.update) {
-            script.step(Step::Write { file: self.file, offset, size });
+            script.step(FileOperation::Write { file: self.file, offset, size });
         }
         true
     }
@@ -145,15 +145,15 @@ impl Bonnie {
         self.test = match self.test {
             Test::Begin if self.chars => {
                 script.phase("char-write");
-                script.step(Step::Create { file, dir: Ids::ROOT });
+                script.step(FileOperation::Create { file, dir: Ids::ROOT });
                 Test::CharWrite
             }
             Test::Begin | Test::CharWrite => {
                 script.phase("block-write");
                 if self.chars {
-                    script.step(Step::Truncate { file, size: ByteSize(0) });
+                    script.step(FileOperation::Truncate { file, size: ByteSize(0) });
                 } else {
-                    script.step(Step::Create { file, dir: Ids::ROOT });
+                    script.step(FileOperation::Create { file, dir: Ids::ROOT });
                 }
                 script.write(file, 0, size, chunk);
                 Test::BlockWrite

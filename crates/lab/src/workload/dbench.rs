@@ -18,7 +18,7 @@ use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{CLIENTS, param};
 use super::params::ParamKind;
 use super::script::{Act, Ids, Play, Script, Scripted};
-use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
+use super::{ClientId, FileOperation, Params, Scale, Seed, WorkloadError};
 
 /// Where Debian's package puts the load file.
 const DEBIAN: &str = "/usr/share/dbench/client.txt";
@@ -173,7 +173,7 @@ impl DbenchClient {
     fn make(&mut self, load: &Load, ids: &mut Ids, path: PathNo, script: &mut Script) -> Option<(FileId, &mut u64)> {
         if let Thing::Nothing = *self.thing(path) {
             let (file, home) = (ids.next(), self.dir_of(load, path));
-            script.step(Step::Create { file, dir: home });
+            script.step(FileOperation::Create { file, dir: home });
             *self.thing(path) = Thing::File { file, size: 0, home };
         }
         match self.thing(path) {
@@ -197,7 +197,7 @@ impl DbenchClient {
                     && *end > 0
                 {
                     *end = 0;
-                    script.step(Step::Truncate { file, size: ByteSize(0) });
+                    script.step(FileOperation::Truncate { file, size: ByteSize(0) });
                 }
             }
             Call::Read { path, offset, size } => {
@@ -217,7 +217,7 @@ impl DbenchClient {
             }
             Call::Flush(path) => {
                 if let (true, Thing::File { file, .. }) = (flush, *self.thing(path)) {
-                    script.step(Step::Fsync { file });
+                    script.step(FileOperation::Fsync { file });
                 }
             }
             Call::Delete(path) => self.remove(path, script),

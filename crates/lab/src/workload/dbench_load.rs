@@ -82,13 +82,13 @@ const DISPOSITION_OVERWRITE: [u64; 2] = [0x4, 0x5];
 const LONGEST_PATH: usize = 4096;
 
 /// The arguments of a line.
-struct Line<'a> {
+struct LoadLine<'a> {
     number: usize,
     text: &'a str,
     rest: &'a str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> LoadLine<'a> {
     fn error(&self, reason: &'static str) -> LoadError {
         let text = self.text.chars().take(80).collect();
         LoadError::Line { line: self.number, reason, text }
@@ -141,7 +141,7 @@ pub(super) fn parse(text: &str) -> Result<Load, LoadError> {
     let mut open: FxHashMap<u64, PathNo> = FxHashMap::default();
     let mut calls = Vec::new();
     for (at, text) in text.lines().enumerate() {
-        let mut line = Line { number: at + 1, text, rest: text.trim() };
+        let mut line = LoadLine { number: at + 1, text, rest: text.trim() };
         if line.rest.is_empty() || line.rest.starts_with('#') {
             continue;
         }
@@ -157,7 +157,11 @@ pub(super) fn parse(text: &str) -> Result<Load, LoadError> {
 }
 
 /// Reads a line; `None` when the call costs no I/O.
-fn call(line: &mut Line<'_>, names: &mut Names, open: &mut FxHashMap<u64, PathNo>) -> Result<Option<Call>, LoadError> {
+fn call(
+    line: &mut LoadLine<'_>,
+    names: &mut Names,
+    open: &mut FxHashMap<u64, PathNo>,
+) -> Result<Option<Call>, LoadError> {
     Ok(match line.word()? {
         "NTCreateX" => {
             let path = names.number(line.path()?);

@@ -16,7 +16,7 @@ use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{ANY, CLIENTS, FILE, IO, SHARE, SOME, param};
 use super::params::ParamKind;
 use super::script::{Act, Ids, Play, Script, Scripted};
-use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
+use super::{ClientId, FileOperation, Params, Scale, Seed, WorkloadError};
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
     name: "iozone",
@@ -147,13 +147,13 @@ impl Play for Iozone {
         if self.writers.contains(&client.0) {
             let rank = u128::from(self.zipf.draw(rng));
             let place = (rank * u128::from(self.stride) + u128::from(client.0)) % u128::from(self.records);
-            script.step(Step::Write { file, offset: ByteSize(place as u64 * self.record), size });
+            script.step(FileOperation::Write { file, offset: ByteSize(place as u64 * self.record), size });
         } else {
             let offset = ByteSize(*done % self.records * self.record);
             script.step(if rng.chance(self.read) {
-                Step::Read { file, offset, size }
+                FileOperation::Read { file, offset, size }
             } else {
-                Step::Write { file, offset, size }
+                FileOperation::Write { file, offset, size }
             });
         }
         *done += 1;

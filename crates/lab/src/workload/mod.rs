@@ -28,7 +28,7 @@ pub use draw::Seed;
 pub(crate) use draw::{Rng, Zipf};
 pub use entry::{BoxedWorkload, WorkloadEntry};
 pub use error::WorkloadError;
-pub use params::{Param, ParamKind, Params, Scale, Value};
+pub use params::{Param, ParamKind, ParamValue, Params, Scale};
 pub use registry::{WORKLOADS, build_workload, workload};
 
 use umbrella_units::{ByteSize, FileId, Nanos};
@@ -40,7 +40,7 @@ pub struct ClientId(pub u32);
 /// One file operation. Files and directories are numbered by the workload, never reused, from 1; directory 1 is the
 /// root and always there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum FileOperation {
     /// Makes a directory.
     Mkdir {
         /// The new directory.
@@ -107,13 +107,13 @@ pub enum Step {
 /// A workload: files that exist before it begins, and clients that each do one step after the other.
 pub trait Workload {
     /// The next step of setting up: what is on disk, and in no cache, before time begins. `None` when all is there.
-    fn prepare(&mut self) -> Option<Step>;
+    fn prepare(&mut self) -> Option<FileOperation>;
 
     /// How many clients there are.
     fn clients(&self) -> u32;
 
     /// The client's next step at `now`, asked for when its last one is done. `None`: it has finished.
-    fn next(&mut self, client: ClientId, now: Nanos) -> Option<Step>;
+    fn next(&mut self, client: ClientId, now: Nanos) -> Option<FileOperation>;
 
     /// When the step that [`Workload::next`] just gave was due, if that was before it was asked for: response times
     /// count from there. Only a replayed trace has such times.

@@ -70,7 +70,7 @@ pub struct Param {
 
 /// A value that fits its parameter.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub enum ParamValue {
     /// Of [`ParamKind::Count`].
     Count(u64),
     /// Of [`ParamKind::Size`].
@@ -87,21 +87,23 @@ pub enum Value {
 
 impl ParamKind {
     /// Reads a value; `None` when it is not of this kind or out of range.
-    fn parse(self, text: &str) -> Option<Value> {
+    fn parse(self, text: &str) -> Option<ParamValue> {
         match self {
-            ParamKind::Count { min, max } => text.parse().ok().filter(|n| (min..=max).contains(n)).map(Value::Count),
+            ParamKind::Count { min, max } => {
+                text.parse().ok().filter(|n| (min..=max).contains(n)).map(ParamValue::Count)
+            }
             ParamKind::Size { min, max } => {
-                text.parse().ok().filter(|size: &ByteSize| (min..=max).contains(size)).map(Value::Size)
+                text.parse().ok().filter(|size: &ByteSize| (min..=max).contains(size)).map(ParamValue::Size)
             }
             ParamKind::Duration => {
                 let nanos = u64::try_from(parse_duration(text).ok()?.as_nanos()).ok()?;
-                (nanos > 0).then_some(Value::Duration(Nanos(nanos)))
+                (nanos > 0).then_some(ParamValue::Duration(Nanos(nanos)))
             }
             ParamKind::Number { min, max } => {
-                text.parse().ok().filter(|n: &f64| (min..=max).contains(n)).map(Value::Number)
+                text.parse().ok().filter(|n: &f64| (min..=max).contains(n)).map(ParamValue::Number)
             }
-            ParamKind::Flag => text.parse().ok().map(Value::Flag),
-            ParamKind::Path => (!text.is_empty()).then(|| Value::Path(text.to_owned())),
+            ParamKind::Flag => text.parse().ok().map(ParamValue::Flag),
+            ParamKind::Path => (!text.is_empty()).then(|| ParamValue::Path(text.to_owned())),
         }
     }
 }
@@ -111,7 +113,7 @@ impl ParamKind {
 pub struct Params {
     workload: &'static str,
     known: &'static [Param],
-    values: Vec<Value>,
+    values: Vec<ParamValue>,
     given: Vec<bool>,
 }
 
@@ -156,7 +158,7 @@ impl Params {
     }
 
     /// A value by name. A name that the registry does not have is a mistake in the workload's own file.
-    fn get(&self, name: &str) -> &Value {
+    fn get(&self, name: &str) -> &ParamValue {
         let at = self.known.iter().position(|param| param.name == name);
         at.map_or_else(|| unreachable!("{} has no parameter {name}", self.workload), |at| &self.values[at])
     }
@@ -164,7 +166,7 @@ impl Params {
     /// A whole number.
     pub(super) fn count(&self, name: &str) -> u64 {
         match self.get(name) {
-            Value::Count(n) => *n,
+            ParamValue::Count(n) => *n,
             other => unreachable!("{}: {name} is no count but {other:?}", self.workload),
         }
     }
@@ -172,7 +174,7 @@ impl Params {
     /// A size.
     pub(super) fn size(&self, name: &str) -> ByteSize {
         match self.get(name) {
-            Value::Size(size) => *size,
+            ParamValue::Size(size) => *size,
             other => unreachable!("{}: {name} is no size but {other:?}", self.workload),
         }
     }
@@ -180,7 +182,7 @@ impl Params {
     /// A length of time.
     pub(super) fn duration(&self, name: &str) -> Nanos {
         match self.get(name) {
-            Value::Duration(time) => *time,
+            ParamValue::Duration(time) => *time,
             other => unreachable!("{}: {name} is no duration but {other:?}", self.workload),
         }
     }
@@ -188,7 +190,7 @@ impl Params {
     /// A number.
     pub(super) fn number(&self, name: &str) -> f64 {
         match self.get(name) {
-            Value::Number(n) => *n,
+            ParamValue::Number(n) => *n,
             other => unreachable!("{}: {name} is no number but {other:?}", self.workload),
         }
     }
@@ -196,7 +198,7 @@ impl Params {
     /// A yes or no.
     pub(super) fn flag(&self, name: &str) -> bool {
         match self.get(name) {
-            Value::Flag(on) => *on,
+            ParamValue::Flag(on) => *on,
             other => unreachable!("{}: {name} is no flag but {other:?}", self.workload),
         }
     }
@@ -204,7 +206,7 @@ impl Params {
     /// A path.
     pub(super) fn path(&self, name: &str) -> &str {
         match self.get(name) {
-            Value::Path(path) => path,
+            ParamValue::Path(path) => path,
             other => unreachable!("{}: {name} is no path but {other:?}", self.workload),
         }
     }

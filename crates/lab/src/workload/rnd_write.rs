@@ -8,7 +8,7 @@ use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{FILE, IO, param};
 use super::params::ParamKind;
 use super::script::{Ids, share_of};
-use super::{ClientId, Params, Scale, Seed, Step, Workload, WorkloadError};
+use super::{ClientId, FileOperation, Params, Scale, Seed, Workload, WorkloadError};
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
     name: "rnd-write",
@@ -50,12 +50,12 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
 }
 
 impl Workload for RndWrite {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         self.to_prepare = self.to_prepare.checked_sub(1)?;
         Some(if self.to_prepare == 1 {
-            Step::Create { file: self.file, dir: Ids::ROOT }
+            FileOperation::Create { file: self.file, dir: Ids::ROOT }
         } else {
-            Step::Write { file: self.file, offset: ByteSize(0), size: ByteSize(self.places * self.io) }
+            FileOperation::Write { file: self.file, offset: ByteSize(0), size: ByteSize(self.places * self.io) }
         })
     }
 
@@ -63,12 +63,12 @@ impl Workload for RndWrite {
         1
     }
 
-    fn next(&mut self, _client: ClientId, now: Nanos) -> Option<Step> {
+    fn next(&mut self, _client: ClientId, now: Nanos) -> Option<FileOperation> {
         if now >= self.until {
             return None;
         }
         let offset = ByteSize(self.rng.below(self.places) * self.io);
-        Some(Step::Write { file: self.file, offset, size: ByteSize(self.io) })
+        Some(FileOperation::Write { file: self.file, offset, size: ByteSize(self.io) })
     }
 
     fn progress(&self, now: Nanos) -> Option<f64> {

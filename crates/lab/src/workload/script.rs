@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
-use super::{ClientId, Step, Workload};
+use super::{ClientId, FileOperation, Workload};
 
 /// How long a client that waits for others sleeps before it looks again.
 const POLL: Nanos = Nanos::from_millis(10);
@@ -21,7 +21,7 @@ enum Transfer {
 
 #[derive(Debug)]
 enum Job {
-    Step(Step),
+    Step(FileOperation),
     Range { transfer: Transfer, file: FileId, from: u64, end: u64, piece: u64 },
 }
 
@@ -33,23 +33,23 @@ pub(super) struct Script {
 
 impl Script {
     /// Adds one step.
-    pub(super) fn step(&mut self, step: Step) {
+    pub(super) fn step(&mut self, step: FileOperation) {
         self.jobs.push_back(Job::Step(step));
     }
 
     /// Begins a phase.
     pub(super) fn phase(&mut self, name: &'static str) {
-        self.step(Step::Phase { name });
+        self.step(FileOperation::Phase { name });
     }
 
     /// Makes a directory.
     pub(super) fn mkdir(&mut self, dir: FileId, parent: FileId) {
-        self.step(Step::Mkdir { dir, parent });
+        self.step(FileOperation::Mkdir { dir, parent });
     }
 
     /// Makes a file and writes it from its beginning, `piece` bytes at a time.
     pub(super) fn create(&mut self, file: FileId, dir: FileId, size: u64, piece: u64) {
-        self.step(Step::Create { file, dir });
+        self.step(FileOperation::Create { file, dir });
         self.write(file, 0, size, piece);
     }
 
@@ -70,18 +70,18 @@ impl Script {
 
     /// Looks at a file's attributes: a read of nothing.
     pub(super) fn stat(&mut self, file: FileId) {
-        self.step(Step::Read { file, offset: ByteSize(0), size: ByteSize(0) });
+        self.step(FileOperation::Read { file, offset: ByteSize(0), size: ByteSize(0) });
     }
 
     /// Removes a file or an empty directory.
     pub(super) fn delete(&mut self, file: FileId) {
-        self.step(Step::Delete { file });
+        self.step(FileOperation::Delete { file });
     }
 
     /// Computes, or rests.
     pub(super) fn think(&mut self, time: Nanos) {
         if time > Nanos(0) {
-            self.step(Step::Think { time });
+            self.step(FileOperation::Think { time });
         }
     }
 
@@ -97,7 +97,7 @@ impl Script {
     }
 
     /// The next step.
-    pub(super) fn next(&mut self) -> Option<Step> {
+    pub(super) fn next(&mut self) -> Option<FileOperation> {
         match self.jobs.pop_front()? {
             Job::Step(step) => Some(step),
             Job::Range { transfer, file, from, end, piece } => {
@@ -107,11 +107,11 @@ impl Script {
                 }
                 let (offset, size) = (ByteSize(from), ByteSize(until - from));
                 if transfer == Transfer::Rewrite {
-                    self.jobs.push_front(Job::Step(Step::Write { file, offset, size }));
+                    self.jobs.push_front(Job::Step(FileOperation::Write { file, offset, size }));
                 }
                 Some(match transfer {
-                    Transfer::Read | Transfer::Rewrite => Step::Read { file, offset, size },
-                    Transfer::Write => Step::Write { file, offset, size },
+                    Transfer::Read | Transfer::Rewrite => FileOperation::Read { file, offset, size },
+                    Transfer::Write => FileOperation::Write { file, offset, size },
                 })
             }
         }
@@ -172,7 +172,7 @@ impl<P: Play> Scripted<P> {
 }
 
 impl<P: Play> Workload for Scripted<P> {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         loop {
             if let Some(step) = self.set_up.next() {
                 return Some(step);
@@ -188,7 +188,7 @@ impl<P: Play> Workload for Scripted<P> {
         self.play.clients()
     }
 
-    fn next(&mut self, client: ClientId, now: Nanos) -> Option<Step> {
+    fn next(&mut self, client: ClientId, now: Nanos) -> Option<FileOperation> {
         if now >= self.until {
             return None;
         }

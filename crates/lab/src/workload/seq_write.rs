@@ -7,7 +7,7 @@ use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{IO, param};
 use super::params::ParamKind;
 use super::script::{Ids, share_of};
-use super::{ClientId, Params, Scale, Seed, Step, Workload, WorkloadError};
+use super::{ClientId, FileOperation, Params, Scale, Seed, Workload, WorkloadError};
 
 pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
     name: "seq-write",
@@ -38,7 +38,7 @@ fn build(_seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wo
 }
 
 impl Workload for SeqWrite {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         None
     }
 
@@ -46,16 +46,16 @@ impl Workload for SeqWrite {
         1
     }
 
-    fn next(&mut self, _client: ClientId, now: Nanos) -> Option<Step> {
+    fn next(&mut self, _client: ClientId, now: Nanos) -> Option<FileOperation> {
         if now >= self.until {
             return None;
         }
         if !std::mem::replace(&mut self.created, true) {
-            return Some(Step::Create { file: self.file, dir: Ids::ROOT });
+            return Some(FileOperation::Create { file: self.file, dir: Ids::ROOT });
         }
         let offset = ByteSize(self.end);
         self.end += self.io;
-        Some(Step::Write { file: self.file, offset, size: ByteSize(self.io) })
+        Some(FileOperation::Write { file: self.file, offset, size: ByteSize(self.io) })
     }
 
     fn progress(&self, now: Nanos) -> Option<f64> {

@@ -17,7 +17,7 @@ use super::kinds::{FILE, PAGE, SIGMA, SOME, param};
 use super::params::ParamKind;
 use super::script::{Act, Ids, Play, Script, Scripted};
 use super::tree::{Branch, grow};
-use super::{ClientId, Params, Scale, Seed, Step, WorkloadError};
+use super::{ClientId, FileOperation, Params, Scale, Seed, WorkloadError};
 
 /// A block of the archive format.
 const TAR_BLOCK: u64 = 512;
@@ -102,7 +102,7 @@ impl Untar {
         if self.at == self.read {
             if self.reads_archive {
                 let (offset, size) = (ByteSize(self.read), ByteSize(self.record));
-                script.step(Step::Read { file: self.archive, offset, size });
+                script.step(FileOperation::Read { file: self.archive, offset, size });
             }
             self.read += self.record;
         }
@@ -160,7 +160,7 @@ impl Play for Untar {
         if let (Some(size), Some(&dir)) = (self.sizes.next(), self.dirs.last()) {
             self.skip(TAR_BLOCK, script);
             let file = self.ids.next();
-            script.step(Step::Create { file, dir });
+            script.step(FileOperation::Create { file, dir });
             self.unpack(file, size, script);
         }
         Act::On

@@ -4,12 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use umbrella_model::device::profiles::{Options, Profile, profiles};
-use umbrella_model::device::{Device, Part};
+use umbrella_model::device::{Device, LinearDevice};
 use umbrella_units::{ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES};
 
 /// Where on the disk a partition lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PartitionPosition {
     /// At the outer edge, where the disk is fastest.
     Start,
     /// Around the middle block.
@@ -24,24 +24,24 @@ pub struct Partition {
     /// How large it is.
     pub size: ByteSize,
     /// Where it lies.
-    pub place: Place,
+    pub place: PartitionPosition,
 }
 
 impl Partition {
-    const PLACES: [(&'static str, Place); 3] =
-        [("start", Place::Start), ("middle", Place::Middle), ("end", Place::End)];
+    const PLACES: [(&'static str, PartitionPosition); 3] =
+        [("start", PartitionPosition::Start), ("middle", PartitionPosition::Middle), ("end", PartitionPosition::End)];
 
     /// That part of a disk; all of a smaller one.
-    pub(super) fn of(self, disk: Box<dyn Device>) -> Part {
+    pub(super) fn of(self, disk: Box<dyn Device>) -> LinearDevice {
         let blocks = PAGE_BYTES / SECTOR_BYTES;
         let sectors = self.size.0 / PAGE_BYTES * blocks;
         let left = disk.capacity().0.saturating_sub(sectors);
         let first = match self.place {
-            Place::Start => 0,
-            Place::Middle => left / 2,
-            Place::End => left,
+            PartitionPosition::Start => 0,
+            PartitionPosition::Middle => left / 2,
+            PartitionPosition::End => left,
         };
-        Part::new(disk, Lba(first / blocks * blocks), Lba(sectors))
+        LinearDevice::new(disk, Lba(first / blocks * blocks), Lba(sectors))
     }
 }
 

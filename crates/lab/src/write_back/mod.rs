@@ -10,7 +10,7 @@ mod replay;
 mod sweep;
 
 pub use cell::{MachineSpec, WriteBackInput};
-pub use disk::{Partition, Place, capacity};
+pub use disk::{Partition, PartitionPosition, capacity};
 pub(crate) use replay::areas;
 pub use replay::{BadReplaySpeed, Fit, ReplayOptions, ReplaySpeed};
 pub use sweep::{MOST_RUNS, MOST_SHOWN, Sweep, cells, split_policies};

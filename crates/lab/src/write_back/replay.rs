@@ -11,7 +11,7 @@ use thiserror::Error;
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PAGE_BYTES};
 
 use crate::trace::{Digest, Record, Summary, TraceError, TraceOp};
-use crate::workload::{ClientId, Step, Workload};
+use crate::workload::{ClientId, FileOperation, Workload};
 
 /// When requests are issued.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -88,7 +88,7 @@ pub(crate) fn areas(summary: &Summary, device: Option<u32>, wrap: Option<BlockNo
 
 #[derive(Debug, Clone, Copy)]
 struct Pending {
-    step: Step,
+    step: FileOperation,
     due: Nanos,
 }
 
@@ -191,13 +191,17 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Replay<R> {
     }
 }
 
-fn step(op: TraceOp, offset: u64, size: u64) -> Step {
+fn step(op: TraceOp, offset: u64, size: u64) -> FileOperation {
     let (file, offset, size) = (FileId::DEVICE, ByteSize(offset), ByteSize(size));
-    if op == TraceOp::Read { Step::Read { file, offset, size } } else { Step::Write { file, offset, size } }
+    if op == TraceOp::Read {
+        FileOperation::Read { file, offset, size }
+    } else {
+        FileOperation::Write { file, offset, size }
+    }
 }
 
 impl<R: Iterator<Item = Result<Record, TraceError>>> Workload for Replay<R> {
-    fn prepare(&mut self) -> Option<Step> {
+    fn prepare(&mut self) -> Option<FileOperation> {
         None
     }
 
@@ -205,7 +209,7 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Workload for Replay<R> {
         self.clients.len() as u32
     }
 
-    fn next(&mut self, client: ClientId, now: Nanos) -> Option<Step> {
+    fn next(&mut self, client: ClientId, now: Nanos) -> Option<FileOperation> {
         let place = client.0 as usize;
         let pending = match self.clients[place].take() {
             Some(pending) => pending,
@@ -214,7 +218,7 @@ impl<R: Iterator<Item = Result<Record, TraceError>>> Workload for Replay<R> {
         if pending.due > now {
             self.clients[place] = Some(pending);
             self.due[place] = None;
-            return Some(Step::Think { time: pending.due - now });
+            return Some(FileOperation::Think { time: pending.due - now });
         }
         self.due[place] = matches!(self.options.speed, ReplaySpeed::Times(_)).then_some(pending.due);
         Some(pending.step)
@@ -256,7 +260,7 @@ mod tests {
         let options = ReplayOptions { speed: ReplaySpeed::Max, fit: Fit::Wrap, ..ReplayOptions::default() };
         let summary = sum(&records);
         let mut replay = Replay::new(records.into_iter().map(Ok), options, &summary, BlockNo(1000));
-        let steps: Vec<Step> = std::iter::from_fn(|| replay.next(ClientId(0), Nanos(0))).collect();
+        let steps: Vec<FileOperation> = std::iter::from_fn(|| replay.next(ClientId(0), Nanos(0))).collect();
         let first = (last / PAGE_BYTES) % 1000;
         let page = |page: u64| step(TraceOp::Write, page % 1000 * PAGE_BYTES, 4096);
         assert_eq!(steps, [page(first), page(first + 1), page(first + 4)]);
@@ -280,7 +284,7 @@ mod tests {
         let options = ReplayOptions { speed: ReplaySpeed::Max, fit: Fit::Wrap, ..ReplayOptions::default() };
         let summary = sum(&records);
         let mut replay = Replay::new(records.into_iter().map(Ok), options, &summary, BlockNo(100));
-        let steps: Vec<Step> = std::iter::from_fn(|| replay.next(ClientId(0), Nanos(0))).collect();
+        let steps: Vec<FileOperation> = std::iter::from_fn(|| replay.next(ClientId(0), Nanos(0))).collect();
         let expected = [
             step(TraceOp::Write, end - 4096, 4096),
             step(TraceOp::Write, 0, 10_000 - 4096),

@@ -59,9 +59,9 @@ pub(crate) fn outcome(policy: &str, input: &str, speed: f64) -> Outcome {
 }
 
 /// Where the pages come from.
-pub(crate) fn origin() -> html::Origin {
+pub(crate) fn origin() -> html::Provenance {
     let command = "umbrella lab compare --workload 'a & b'".to_owned();
-    html::Origin { program: "Umbrella 1.2.3".to_owned(), date: "2026-01-02 03:04 UTC".to_owned(), command }
+    html::Provenance { program: "Umbrella 1.2.3".to_owned(), date: "2026-01-02 03:04 UTC".to_owned(), command }
 }
 
 /// The page of all runs that were asked for.

@@ -1,6 +1,6 @@
 //! Load files of dbench: what they become, and what is wrong with them.
 
-use umbrella_lab::workload::{ClientId, Scale, Seed, Step, WorkloadError, build_workload};
+use umbrella_lab::workload::{ClientId, FileOperation, Scale, Seed, WorkloadError, build_workload};
 use umbrella_units::{Nanos, SplitMix64};
 
 use crate::model::{DISK, build, run_for, within};
@@ -61,16 +61,16 @@ fn a_load_file_becomes_the_steps_of_its_calls() {
     while workload.prepare().is_some() {}
     let mut found = Vec::new();
     while let Some(step) = workload.next(ClientId(0), Nanos(0)) {
-        if matches!(step, Step::Think { .. }) {
+        if matches!(step, FileOperation::Think { .. }) {
             break;
         }
         found.push(match step {
-            Step::Mkdir { .. } => "mkdir".to_owned(),
-            Step::Create { file, .. } => format!("create {}", file.0),
-            Step::Write { file, offset, size } => format!("write {} {}+{}", file.0, offset.0, size.0),
-            Step::Read { file, offset, size } => format!("read {} {}+{}", file.0, offset.0, size.0),
-            Step::Fsync { file } => format!("fsync {}", file.0),
-            Step::Delete { file } => format!("delete {}", file.0),
+            FileOperation::Mkdir { .. } => "mkdir".to_owned(),
+            FileOperation::Create { file, .. } => format!("create {}", file.0),
+            FileOperation::Write { file, offset, size } => format!("write {} {}+{}", file.0, offset.0, size.0),
+            FileOperation::Read { file, offset, size } => format!("read {} {}+{}", file.0, offset.0, size.0),
+            FileOperation::Fsync { file } => format!("fsync {}", file.0),
+            FileOperation::Delete { file } => format!("delete {}", file.0),
             other => format!("{other:?}"),
         });
     }

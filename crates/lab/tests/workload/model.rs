@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use umbrella_lab::workload::{BoxedWorkload, ClientId, Scale, Seed, Step, build_workload};
+use umbrella_lab::workload::{BoxedWorkload, ClientId, FileOperation, Scale, Seed, build_workload};
 use umbrella_units::{FileId, Nanos};
 
 /// The time that a step takes: so much per call and so much per byte (100 MB/s), that timed workloads come to their
@@ -38,13 +38,13 @@ impl Model {
         Model { nodes: BTreeMap::from([(1, root)]), used: HashSet::from([0, 1]), holes }
     }
 
-    pub(crate) fn file(&mut self, file: FileId, step: &Step) -> &mut Node {
+    pub(crate) fn file(&mut self, file: FileId, step: &FileOperation) -> &mut Node {
         let node = self.nodes.get_mut(&file.0).unwrap_or_else(|| panic!("{step:?}: there is no such file"));
         assert!(!node.dir, "{step:?}: it is a directory");
         node
     }
 
-    pub(crate) fn add(&mut self, id: FileId, parent: FileId, dir: bool, step: &Step) {
+    pub(crate) fn add(&mut self, id: FileId, parent: FileId, dir: bool, step: &FileOperation) {
         assert!(self.used.insert(id.0), "{step:?}: the number was used before");
         let above = self.nodes.get_mut(&parent.0).unwrap_or_else(|| panic!("{step:?}: there is no such directory"));
         assert!(above.dir, "{step:?}: it is made in a file");
@@ -52,33 +52,33 @@ impl Model {
         self.nodes.insert(id.0, Node { size: 0, dir, parent: parent.0, entries: 0 });
     }
 
-    pub(crate) fn apply(&mut self, step: &Step) {
+    pub(crate) fn apply(&mut self, step: &FileOperation) {
         match *step {
-            Step::Mkdir { dir, parent } => self.add(dir, parent, true, step),
-            Step::Create { file, dir } => self.add(file, dir, false, step),
-            Step::Write { file, offset, size } => {
+            FileOperation::Mkdir { dir, parent } => self.add(dir, parent, true, step),
+            FileOperation::Create { file, dir } => self.add(file, dir, false, step),
+            FileOperation::Write { file, offset, size } => {
                 let holes = self.holes;
                 let node = self.file(file, step);
                 assert!(size.0 > 0, "{step:?}: nothing is written");
                 assert!(holes || offset.0 <= node.size, "{step:?}: a hole after {} bytes", node.size);
                 node.size = node.size.max(offset.0 + size.0);
             }
-            Step::Read { file, offset, size } => {
+            FileOperation::Read { file, offset, size } => {
                 let end = self.file(file, step).size;
                 assert!(offset.0 + size.0 <= end, "{step:?}: the file ends at {end}");
             }
-            Step::Truncate { file, size } => self.file(file, step).size = size.0,
-            Step::Delete { file } => {
+            FileOperation::Truncate { file, size } => self.file(file, step).size = size.0,
+            FileOperation::Delete { file } => {
                 let node = self.nodes.remove(&file.0).unwrap_or_else(|| panic!("{step:?}: there is no such file"));
                 assert_eq!(node.entries, 0, "{step:?}: the directory is not empty");
                 assert_ne!(file.0, 1, "the root is deleted");
                 self.nodes.get_mut(&node.parent).expect("a parent is there while its entries are").entries -= 1;
             }
-            Step::Fsync { file } => {
+            FileOperation::Fsync { file } => {
                 self.file(file, step);
             }
-            Step::Think { time } => assert!(time > Nanos(0), "{step:?}: no time passes"),
-            Step::Sync | Step::Phase { .. } => {}
+            FileOperation::Think { time } => assert!(time > Nanos(0), "{step:?}: no time passes"),
+            FileOperation::Sync | FileOperation::Phase { .. } => {}
         }
     }
 
@@ -119,29 +119,29 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    pub(crate) fn count(&mut self, client: u32, step: &Step) {
+    pub(crate) fn count(&mut self, client: u32, step: &FileOperation) {
         self.steps += 1;
         match *step {
-            Step::Mkdir { .. } => self.mkdirs += 1,
-            Step::Create { .. } => self.creates += 1,
-            Step::Write { file, offset, size } => {
+            FileOperation::Mkdir { .. } => self.mkdirs += 1,
+            FileOperation::Create { .. } => self.creates += 1,
+            FileOperation::Write { file, offset, size } => {
                 self.writes += 1;
                 self.written += size.0;
                 self.largest_write = self.largest_write.max(size.0);
                 *self.writes_by_client.entry(client).or_default() += 1;
                 *self.places.entry((file.0, offset.0)).or_default() += 1;
             }
-            Step::Read { size, .. } if size.0 == 0 => self.stats += 1,
-            Step::Read { size, .. } => {
+            FileOperation::Read { size, .. } if size.0 == 0 => self.stats += 1,
+            FileOperation::Read { size, .. } => {
                 self.reads += 1;
                 self.read += size.0;
                 *self.reads_by_client.entry(client).or_default() += 1;
             }
-            Step::Delete { .. } => self.deletes += 1,
-            Step::Fsync { .. } => self.fsyncs += 1,
-            Step::Think { .. } => self.waits += 1,
-            Step::Phase { name } => self.phases.push(name),
-            Step::Truncate { .. } | Step::Sync => {}
+            FileOperation::Delete { .. } => self.deletes += 1,
+            FileOperation::Fsync { .. } => self.fsyncs += 1,
+            FileOperation::Think { .. } => self.waits += 1,
+            FileOperation::Phase { name } => self.phases.push(name),
+            FileOperation::Truncate { .. } | FileOperation::Sync => {}
         }
     }
 }
@@ -174,9 +174,11 @@ pub(crate) fn run_for(mut workload: BoxedWorkload, speed: Speed, holes: bool, mo
             break;
         }
         let took = match step {
-            Step::Think { time } => time,
-            Step::Phase { .. } => Nanos(0),
-            Step::Write { size, .. } | Step::Read { size, .. } => Nanos(speed.call.0 + size.0 * speed.per_kib.0 / 1024),
+            FileOperation::Think { time } => time,
+            FileOperation::Phase { .. } => Nanos(0),
+            FileOperation::Write { size, .. } | FileOperation::Read { size, .. } => {
+                Nanos(speed.call.0 + size.0 * speed.per_kib.0 / 1024)
+            }
             _ => speed.call,
         };
         free.insert((now + took, client));

@@ -1,6 +1,6 @@
 //! The papers' parameters come out when a workload is run to its end.
 
-use umbrella_lab::workload::{ClientId, Step};
+use umbrella_lab::workload::{ClientId, FileOperation};
 use umbrella_units::Nanos;
 
 use crate::model::{Speed, build, run, run_for, within};
@@ -42,7 +42,7 @@ fn appends_of_the_file_server_are_8_kib_on_average() {
     while workload.prepare().is_some() {}
     let (mut appends, mut bytes) = (0_u64, 0_u64);
     for _ in 0..60_000 {
-        if let Some(Step::Write { offset, size, .. }) = workload.next(ClientId(0), Nanos(0))
+        if let Some(FileOperation::Write { offset, size, .. }) = workload.next(ClientId(0), Nanos(0))
             && offset.0 > 0
             && size.0 <= 16_384
             && offset.0 % (1 << 20) != 0
@@ -91,9 +91,9 @@ fn postmarks_files_are_5250_bytes_on_average() {
     let (mut files, mut bytes) = (0_u64, 0_u64);
     loop {
         match workload.next(ClientId(0), Nanos(0)).unwrap() {
-            Step::Phase { name: "transactions" } => break,
-            Step::Create { .. } => files += 1,
-            Step::Write { size, .. } => bytes += size.0,
+            FileOperation::Phase { name: "transactions" } => break,
+            FileOperation::Create { .. } => files += 1,
+            FileOperation::Write { size, .. } => bytes += size.0,
             _ => {}
         }
     }
@@ -117,7 +117,7 @@ fn postmark_keeps_at_most_twice_the_files_of_the_beginning() {
     while workload.prepare().is_some() {}
     let mut creates = 0;
     while let Some(step) = workload.next(ClientId(0), Nanos(0)) {
-        creates += u64::from(matches!(step, Step::Create { .. }));
+        creates += u64::from(matches!(step, FileOperation::Create { .. }));
     }
     assert_eq!(creates, 20);
 }

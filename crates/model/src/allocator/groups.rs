@@ -5,14 +5,14 @@
 
 use umbrella_units::SplitMix64;
 
-use super::layout::{GROUP_BLOCKS, Layout};
+use super::layout::{BlockGroups, GROUP_BLOCKS};
 use super::{Inode, bitmap};
 
 /// What a directory is taken to cost its group, in inodes and in blocks.
 const INODE_COST: u32 = 64;
 const BLOCK_COST: u64 = 256;
 
-impl Layout {
+impl BlockGroups {
     /// The group of a directory of the root. From a random group on, it is the one with fewest directories among those
     /// with at least the average of free inodes and blocks.
     pub(super) fn group_for_top_directory(&self, random: &mut SplitMix64) -> Option<u32> {

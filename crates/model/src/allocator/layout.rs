@@ -29,7 +29,7 @@ pub(super) struct BlockGroup {
 
 /// All groups.
 #[derive(Debug, Clone)]
-pub(super) struct Layout {
+pub(super) struct BlockGroups {
     pub(super) groups: Vec<BlockGroup>,
     pub(super) inodes_per_group: u32,
     pub(super) free_blocks: u64,
@@ -64,9 +64,9 @@ fn has_copy(group: u64) -> bool {
     group <= 1 || power_of(3) || power_of(5) || power_of(7)
 }
 
-impl Layout {
+impl BlockGroups {
     /// `None` if not even one group fits.
-    pub(super) fn new(blocks: u64, inode_bytes: u64) -> Option<Layout> {
+    pub(super) fn new(blocks: u64, inode_bytes: u64) -> Option<BlockGroups> {
         // As mke2fs: whole blocks of the inode table, and a bitmap that fits one block.
         let inodes = (GROUP_BLOCKS * PAGE_BYTES / inode_bytes.max(1)).clamp(64, GROUP_BLOCKS);
         let inodes_per_group = (inodes as u32).next_multiple_of(64);
@@ -85,7 +85,7 @@ impl Layout {
         if groups == 0 {
             return None;
         }
-        let mut layout = Layout {
+        let mut layout = BlockGroups {
             groups: Vec::with_capacity(groups as usize),
             inodes_per_group,
             free_blocks: 0,

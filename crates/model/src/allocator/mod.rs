@@ -50,7 +50,7 @@ use umbrella_units::{BlockNo, FileId, PAGE_BYTES, PageIndex, SplitMix64};
 pub use age::Aging;
 use directory::Entries;
 pub use error::AllocError;
-use layout::Layout;
+use layout::BlockGroups;
 pub use log::Log;
 use map::{HOLE, Map, PROMISED};
 
@@ -118,7 +118,7 @@ struct Node {
 #[derive(Debug, Clone)]
 pub struct Ext2 {
     config: Ext2Config,
-    layout: Layout,
+    layout: BlockGroups,
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
     places: FxHashMap<FileId, u32>,
@@ -161,7 +161,7 @@ impl Ext2 {
         if config.blocks > most || config.blocks < 1024 {
             return Err(bad);
         }
-        let layout = Layout::new(config.blocks, config.inode_bytes).ok_or(bad)?;
+        let layout = BlockGroups::new(config.blocks, config.inode_bytes).ok_or(bad)?;
         let root = Node {
             id: Ext2::ROOT,
             inode: Inode(2),

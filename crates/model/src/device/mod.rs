@@ -14,7 +14,7 @@ mod tests;
 use thiserror::Error;
 use umbrella_units::{Lba, Nanos};
 
-pub use part::Part;
+pub use part::LinearDevice;
 pub use profiles::{Options, Profile, UnknownProfile, profile};
 
 /// What a request does.

@@ -5,21 +5,21 @@ use umbrella_units::{Lba, Nanos};
 use super::{Completion, Device, DeviceStats, Request};
 
 /// Sectors of a device from `first` on.
-pub struct Part {
+pub struct LinearDevice {
     device: Box<dyn Device>,
     first: Lba,
     sectors: Lba,
 }
 
-impl Part {
+impl LinearDevice {
     /// `sectors` sectors from `first` on, cut off at the device's end.
-    pub fn new(device: Box<dyn Device>, first: Lba, sectors: Lba) -> Part {
+    pub fn new(device: Box<dyn Device>, first: Lba, sectors: Lba) -> LinearDevice {
         let room = device.capacity().0.saturating_sub(first.0);
-        Part { device, first, sectors: Lba(sectors.0.min(room)) }
+        LinearDevice { device, first, sectors: Lba(sectors.0.min(room)) }
     }
 }
 
-impl Device for Part {
+impl Device for LinearDevice {
     fn room(&self) -> usize {
         self.device.room()
     }
@@ -56,7 +56,7 @@ mod tests {
     /// The cylinders that the heads travel to read the first sector of a part, from the disk's first one.
     fn travelled(first: u64) -> u64 {
         let disk = profile("deskstar_500gb").expect("a profile").build(&super::super::Options::default());
-        let mut part = Part::new(disk, Lba(first), Lba(2048));
+        let mut part = LinearDevice::new(disk, Lba(first), Lba(2048));
         assert_eq!(part.capacity(), Lba(2048));
         part.submit(Nanos(0), Request { id: RequestId(1), op: Op::Read, lba: Lba(0), sectors: 8 });
         let mut done = Vec::new();
@@ -79,8 +79,8 @@ mod tests {
             profile("deskstar_500gb").expect("a profile").build(&super::super::Options::default())
         };
         let all = disk().capacity();
-        assert_eq!(Part::new(disk(), Lba(all.0 - 8), Lba(100)).capacity(), Lba(8));
-        let mut part = Part::new(disk(), Lba(100), Lba(8));
+        assert_eq!(LinearDevice::new(disk(), Lba(all.0 - 8), Lba(100)).capacity(), Lba(8));
+        let mut part = LinearDevice::new(disk(), Lba(100), Lba(8));
         part.submit(Nanos(0), Request { id: RequestId(1), op: Op::Write, lba: Lba(4), sectors: 100 });
         let mut done = Vec::new();
         while let Some(at) = part.next_event() {

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use umbrella_units::ByteSize;
 
-use super::{Member, Question, Unit, plan};
+use super::{BalanceRequest, Member, Unit, plan};
 
 /// All that is found on the members of a group. `F` names a file by itself.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct Inventory<F> {
 
 /// A file as it was found.
 #[derive(Debug, Clone, Copy)]
-pub struct Found<'a> {
+pub struct InventoryFile<'a> {
     /// The member that has it.
     pub on: usize,
     /// Members that it may be on.
@@ -62,7 +62,7 @@ impl<F> Inventory<F> {
     }
 
     /// Notes a file; `dirs` are the directories that are kept together and have a name of it.
-    pub fn note(&mut self, file: F, found: Found<'_>, dirs: impl IntoIterator<Item = Box<[u8]>>) {
+    pub fn note(&mut self, file: F, found: InventoryFile<'_>, dirs: impl IntoIterator<Item = Box<[u8]>>) {
         let mut of_dirs = dirs.into_iter();
         let unit = if let Some(first) = of_dirs.next() {
             let first = self.unit_of_dir(first, found.on);
@@ -164,7 +164,7 @@ impl<F> Inventory<F> {
         F: Ord,
     {
         self.gather_split();
-        let plan = plan(&Question { members, units: &self.units, classes: &self.classes, within });
+        let plan = plan(&BalanceRequest { members, units: &self.units, classes: &self.classes, within });
         let moved = plan.moves.iter().filter_map(|next| self.units.get(next.unit));
         let bytes = ByteSize(moved.map(|unit| unit.bytes.0).sum());
         let mut to: Vec<Option<usize>> = vec![None; self.units.len()];

@@ -21,7 +21,7 @@ mod inventory;
 #[cfg(test)]
 mod tests;
 
-pub use inventory::{Found, Inventory, Moves};
+pub use inventory::{Inventory, InventoryFile, Moves};
 
 /// A member of the group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,13 +45,13 @@ pub struct Unit {
     pub bytes: ByteSize,
     /// How many files it is.
     pub files: u64,
-    /// Where it may be: the index of a list of [`Question::classes`].
+    /// Where it may be: the index of a list of [`BalanceRequest::classes`].
     pub class: usize,
 }
 
 /// What is to be evened out.
 #[derive(Debug, Clone, Copy)]
-pub struct Question<'a> {
+pub struct BalanceRequest<'a> {
     /// In the group's order, which breaks ties.
     pub members: &'a [Member],
     /// Whatever may move.
@@ -117,14 +117,14 @@ impl Member {
 
 /// The shares that all members are to lie in.
 #[derive(Debug, Clone, Copy)]
-struct Window {
+struct ShareRange {
     low: Share,
     high: Share,
 }
 
-impl Window {
+impl ShareRange {
     /// The window in which fewest bytes move, and how many those are at least.
-    fn cheapest(members: &[Member], within: Share) -> (Window, ByteSize) {
+    fn cheapest(members: &[Member], within: Share) -> (ShareRange, ByteSize) {
         let costs = |low: Share| {
             let surplus = members.iter().map(|member| u128::from(member.above(low.saturating_add(within)))).sum();
             let takers = members.iter().filter(|member| member.takes());
@@ -143,16 +143,16 @@ impl Window {
         };
         let low = if low > 0 && least(low - 1) < least(low) { low - 1 } else { low };
         let least = ByteSize(u64::try_from(least(low)).unwrap_or(u64::MAX));
-        (Window { low, high: low.saturating_add(within) }, least)
+        (ShareRange { low, high: low.saturating_add(within) }, least)
     }
 }
 
 /// Says what to move.
 #[must_use]
-pub fn plan(question: &Question<'_>) -> Plan {
+pub fn plan(question: &BalanceRequest<'_>) -> Plan {
     let within = u64::from(question.within) * WHOLE / WHOLE_IN_MILLI_PERCENT;
-    let (window, least) = Window::cheapest(question.members, within);
-    let mut planner = Planner {
+    let (window, least) = ShareRange::cheapest(question.members, within);
+    let mut planner = BalancePlanner {
         question,
         window,
         within,
@@ -172,9 +172,9 @@ pub fn plan(question: &Question<'_>) -> Plan {
     Plan { moves, used: planner.members.iter().map(|member| member.used).collect(), least }
 }
 
-struct Planner<'a> {
-    question: &'a Question<'a>,
-    window: Window,
+struct BalancePlanner<'a> {
+    question: &'a BalanceRequest<'a>,
+    window: ShareRange,
     within: Share,
     /// As they are after the moves so far.
     members: Vec<Member>,
@@ -182,7 +182,7 @@ struct Planner<'a> {
     held: Vec<Vec<BTreeSet<(u64, usize)>>>,
 }
 
-impl Planner<'_> {
+impl BalancePlanner<'_> {
     /// The next move; none when the members are even, or nothing that helps may move.
     fn next(&self) -> Option<Move> {
         let mut givers: Vec<usize> = (0..self.members.len()).filter(|giver| self.has_units(*giver)).collect();

@@ -15,7 +15,7 @@ fn units(on: usize, sizes: &[u64]) -> Vec<Unit> {
 /// Members whose units may be anywhere.
 fn even_out(members: &[Member], units: &[Unit]) -> Plan {
     let anywhere = vec![(0..members.len()).collect()];
-    plan(&Question { members, units, classes: &anywhere, within: TO_5_PERCENT })
+    plan(&BalanceRequest { members, units, classes: &anywhere, within: TO_5_PERCENT })
 }
 
 fn used(plan: &Plan) -> Vec<u64> {
@@ -57,7 +57,7 @@ fn what_may_not_be_elsewhere_stays_and_what_has_no_room_too() {
     let members = [member(1000, 900), member(1000, 0), Member { room: ByteSize(50), ..member(1000, 0) }];
     let units: Vec<Unit> = (0..90).map(|_| Unit { on: 0, bytes: ByteSize(10), files: 1, class: 0 }).collect();
     let ask = |classes: &[Vec<usize>]| {
-        let question = Question { members: &members, units: &units, classes, within: TO_5_PERCENT };
+        let question = BalanceRequest { members: &members, units: &units, classes, within: TO_5_PERCENT };
         used(&plan(&question))
     };
     assert_eq!(ask(&[vec![0]]), [900, 0, 0]);
@@ -115,7 +115,7 @@ fn least_and_most(members: &[Member]) -> (Share, Share) {
 proptest! {
     #[test]
     fn no_step_of_a_plan_makes_it_worse_and_none_breaks_a_rule((members, units, classes) in worlds(500), within in 0u32..20_000) {
-        let question = Question { members: &members, units: &units, classes: &classes, within };
+        let question = BalanceRequest { members: &members, units: &units, classes: &classes, within };
         let plan = super::plan(&question);
         let mut now = members.clone();
         let mut moved = vec![false; units.len()];
@@ -147,7 +147,7 @@ proptest! {
             unit.class = 0;
         }
         let anywhere = vec![(0..members.len()).collect()];
-        let plan = super::plan(&Question { members: &members, units: &units, classes: &anywhere, within });
+        let plan = super::plan(&BalanceRequest { members: &members, units: &units, classes: &anywhere, within });
         let bytes: u64 = plan.moves.iter().map(|next| units[next.unit].bytes.0).sum();
         let largest = units.iter().map(|unit| unit.bytes.0).max().unwrap_or(0);
         prop_assert!(bytes <= plan.least.0 + members.len() as u64 * largest, "{bytes} bytes for {}", plan.least);

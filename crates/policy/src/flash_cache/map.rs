@@ -39,7 +39,7 @@ impl Source {
 
 /// A run of sectors whose newest data the log has in one piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct CachedExtent {
     /// Where it belongs on the disk.
     pub range: SectorRange,
     /// Where it is.
@@ -103,17 +103,17 @@ impl LogMap {
     }
 
     /// The pieces inside `range`, in order, cut at its borders. What is between them is on the disk.
-    pub fn pieces(&self, range: SectorRange) -> impl Iterator<Item = Piece> + '_ {
+    pub fn pieces(&self, range: SectorRange) -> impl Iterator<Item = CachedExtent> + '_ {
         let before = self.pieces.range(..range.start.0).next_back();
         let inside = self.pieces.range(range.start.0..range.end().0);
         before.into_iter().chain(inside).filter_map(move |(&start, &(end, source))| {
             let cut = SectorRange::between(Lba(start), Lba(end)).intersection(range);
-            (cut.sectors > 0).then(|| Piece { range: cut, source: source.skip(cut.start.0 - start) })
+            (cut.sectors > 0).then(|| CachedExtent { range: cut, source: source.skip(cut.start.0 - start) })
         })
     }
 
     /// All pieces at or behind `from`, in order.
-    pub fn pieces_from(&self, from: Lba) -> impl Iterator<Item = Piece> + '_ {
+    pub fn pieces_from(&self, from: Lba) -> impl Iterator<Item = CachedExtent> + '_ {
         self.pieces(SectorRange::between(from, Lba(u64::MAX)))
     }
 

@@ -4,8 +4,8 @@
 //! pure: the engine of the hybrid disk and the lab run the same code.
 //!
 //! - [`Log`] is the account of the log.
-//! - [`When`] says when the log has to go to the disk.
-//! - [`Planner`] says in which pieces and in which order.
+//! - [`FlushTrigger`] says when the log has to go to the disk.
+//! - [`FlushPlanner`] says in which pieces and in which order.
 //! - [`Options`] says at which pace.
 //!
 //! Source: Bisson and Brandt, "Flushing Policies for NVCache Enabled Hard Disks" (sections 2.1 to 2.3). `whole`,
@@ -22,7 +22,7 @@ mod when;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use log::{Log, Logged, WriteRoute};
-pub use map::{LogMap, LogSector, Piece, Source};
+pub use map::{CachedExtent, LogMap, LogSector, Source};
 pub use options::{DrainRate, MOST_WRITE, MOST_ZEROED_AT_ONCE, Options, frees, pass_end};
-pub use plan::{Chunk, DiskWrite, FlashRead, Part, Planner};
-pub use when::{Fill, Moment, Percent, UnknownWhen, When};
+pub use plan::{DiskWrite, FlashRead, FlushChunk, FlushPlanner, WriteSource};
+pub use when::{Fill, FlushTrigger, Moment, Percent, UnknownWhen};

@@ -16,7 +16,7 @@ use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
 use super::algorithm::Algorithm;
 use super::log::Log;
 use super::map::LogSector;
-use super::when::{Fill, Moment, Percent, When};
+use super::when::{Fill, FlushTrigger, Moment, Percent};
 
 /// The longest write to the disk in one request, in sectors: 1 MiB. Other requests wait for no more than one.
 pub const MOST_WRITE: u64 = (1 << 20) / SECTOR_BYTES;
@@ -41,7 +41,7 @@ const URGENT: u64 = 16;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Options {
     /// When the log is flushed.
-    pub when: When,
+    pub when: FlushTrigger,
     /// How it is flushed.
     pub algorithm: Algorithm,
     /// The high mark of the log.
@@ -63,9 +63,9 @@ fn as_duration<S: Serializer>(time: &Nanos, serializer: S) -> Result<S::Ok, S::E
 impl Default for Options {
     fn default() -> Options {
         Options {
-            when: When::default(),
+            when: FlushTrigger::default(),
             algorithm: Algorithm::default(),
-            high: When::HIGH,
+            high: FlushTrigger::HIGH,
             memory: ByteSize(16 << 20),
             drain_share: Percent(50),
             quiet: Nanos::from_secs(2),

@@ -12,7 +12,7 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::algorithm::Algorithm;
 use super::log::{Log, Logged};
-use super::map::{LogMap, LogSector, Piece, Source};
+use super::map::{CachedExtent, LogMap, LogSector, Source};
 
 /// One read from flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct FlashRead {
 
 /// A piece of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum WriteSource {
     /// From there in the buffer, in sectors.
     Buffer {
         /// The first sector.
@@ -45,12 +45,12 @@ pub struct DiskWrite {
     /// Where.
     pub range: SectorRange,
     /// Of what, in order; together as long as the range.
-    pub parts: Vec<Part>,
+    pub parts: Vec<WriteSource>,
 }
 
 /// What goes through a buffer at once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Chunk {
+pub struct FlushChunk {
     /// Flash is read so.
     pub reads: Vec<FlashRead>,
     /// Then the disk is written so, in this order.
@@ -61,7 +61,7 @@ pub struct Chunk {
 
 /// Makes the chunks of one flush.
 #[derive(Debug, Clone)]
-pub struct Planner {
+pub struct FlushPlanner {
     algorithm: Algorithm,
     /// Sectors of a buffer.
     buffer: u64,
@@ -73,18 +73,18 @@ pub struct Planner {
     lba: Lba,
 }
 
-impl Planner {
+impl FlushPlanner {
     /// A plan for what the log holds now, with this memory for all buffers together.
-    pub fn new(algorithm: Algorithm, memory: ByteSize, log: &Log) -> Planner {
+    pub fn new(algorithm: Algorithm, memory: ByteSize, log: &Log) -> FlushPlanner {
         let buffer = (memory.0 / SECTOR_BYTES / algorithm.buffers()).max(1);
-        Planner { algorithm, buffer, until: log.committed(), next: 0, part: 0, lba: Lba(0) }
+        FlushPlanner { algorithm, buffer, until: log.committed(), next: 0, part: 0, lba: Lba(0) }
     }
 
     /// The same for the oldest part only: what begins before `end` in the log. The plan ends where a record does.
     #[must_use]
-    pub fn up_to(self, end: LogSector, log: &Log) -> Planner {
+    pub fn up_to(self, end: LogSector, log: &Log) -> FlushPlanner {
         let until = log.requests(0).map(|(_, logged)| logged.begin()).find(|begin| *begin >= end);
-        Planner { until: until.map_or(self.until, |until| until.min(self.until)), ..self }
+        FlushPlanner { until: until.map_or(self.until, |until| until.min(self.until)), ..self }
     }
 
     /// What is before this in the log is on the disk when the plan has come to its end.
@@ -94,14 +94,14 @@ impl Planner {
 
     /// The next chunk; nothing when all is planned. The log may have got more and may have been released up to `done`
     /// meanwhile.
-    pub fn next_chunk(&mut self, log: &Log) -> Option<Chunk> {
+    pub fn next_chunk(&mut self, log: &Log) -> Option<FlushChunk> {
         match self.algorithm {
             Algorithm::Whole => self.next_sorted(log.map()),
             _ => self.next_in_log_order(log),
         }
     }
 
-    fn next_in_log_order(&mut self, log: &Log) -> Option<Chunk> {
+    fn next_in_log_order(&mut self, log: &Log) -> Option<FlushChunk> {
         let until = self.until;
         let mut waiting = log.requests(self.next).take_while(|(_, logged)| logged.source.at() < until).peekable();
         let (number, request) = waiting.next()?;
@@ -134,7 +134,7 @@ impl Planner {
     }
 
     /// All is done before the next request, if none is done in part.
-    fn finished_before(&self, next: Option<&(u64, Logged)>, mut chunk: Chunk) -> Chunk {
+    fn finished_before(&self, next: Option<&(u64, Logged)>, mut chunk: FlushChunk) -> FlushChunk {
         if self.part == 0 {
             chunk.done = Some(next.map_or(self.until, |(_, logged)| logged.begin().min(self.until)));
         }
@@ -142,8 +142,8 @@ impl Planner {
     }
 
     /// A chunk of whole requests that lie one behind the other.
-    fn chunk_of(&self, taken: &[Logged]) -> Chunk {
-        let mut chunk = Chunk::default();
+    fn chunk_of(&self, taken: &[Logged]) -> FlushChunk {
+        let mut chunk = FlushChunk::default();
         let data = || taken.iter().filter(|logged| logged.data() > 0);
         let Some(begin) = data().map(Logged::begin).min() else {
             chunk.writes.extend(taken.iter().map(|logged| whole_write(logged, LogSector(0))));
@@ -166,7 +166,7 @@ impl Planner {
     }
 
     /// The next part of a request that is larger than a buffer.
-    fn next_part(&mut self, request: &Logged) -> Chunk {
+    fn next_part(&mut self, request: &Logged) -> FlushChunk {
         let metadata = if self.part == 0 { u64::from(request.metadata).min(self.buffer - 1) } else { 0 };
         let sectors = (self.buffer - metadata).min(request.range.sectors - self.part);
         let data_at = request.source.at().0 + self.part;
@@ -176,13 +176,13 @@ impl Planner {
         if self.part == request.range.sectors {
             self.part = 0;
         }
-        let write = DiskWrite { range, parts: vec![Part::Buffer { from: metadata, sectors }] };
-        Chunk { reads: vec![read], writes: vec![write], done: None }
+        let write = DiskWrite { range, parts: vec![WriteSource::Buffer { from: metadata, sectors }] };
+        FlushChunk { reads: vec![read], writes: vec![write], done: None }
     }
 
     /// The next chunk in order of address, of the newest data only.
-    fn next_sorted(&mut self, map: &LogMap) -> Option<Chunk> {
-        let mut chunk = Chunk::default();
+    fn next_sorted(&mut self, map: &LogMap) -> Option<FlushChunk> {
+        let mut chunk = FlushChunk::default();
         let mut filled = 0;
         for piece in map.pieces_from(self.lba).filter(|piece| piece.source.at() < self.until) {
             let room = self.buffer - filled;
@@ -191,7 +191,7 @@ impl Planner {
                 break;
             }
             let sectors = if in_buffer { piece.range.sectors.min(room) } else { piece.range.sectors };
-            let cut = Piece { range: SectorRange { sectors, ..piece.range }, ..piece };
+            let cut = CachedExtent { range: SectorRange { sectors, ..piece.range }, ..piece };
             join(&mut chunk.writes, cut, |_| filled);
             if let Source::Log(at) = piece.source {
                 match chunk.reads.last_mut() {
@@ -210,10 +210,10 @@ impl Planner {
     }
 }
 
-fn part_of(source: Source, sectors: u64, buffer: impl Fn(LogSector) -> u64) -> Part {
+fn part_of(source: Source, sectors: u64, buffer: impl Fn(LogSector) -> u64) -> WriteSource {
     match source {
-        Source::Log(at) => Part::Buffer { from: buffer(at), sectors },
-        Source::Zeroes(_) => Part::Zeroes(sectors),
+        Source::Log(at) => WriteSource::Buffer { from: buffer(at), sectors },
+        Source::Zeroes(_) => WriteSource::Zeroes(sectors),
     }
 }
 
@@ -223,18 +223,18 @@ fn whole_write(logged: &Logged, begin: LogSector) -> DiskWrite {
 }
 
 /// Adds a piece to the write before it where they are adjacent.
-fn join(writes: &mut Vec<DiskWrite>, piece: Piece, buffer: impl Fn(LogSector) -> u64) {
+fn join(writes: &mut Vec<DiskWrite>, piece: CachedExtent, buffer: impl Fn(LogSector) -> u64) {
     let part = part_of(piece.source, piece.range.sectors, buffer);
     match writes.last_mut() {
         Some(write) if write.range.end() == piece.range.start => {
             write.range.sectors += piece.range.sectors;
             match (write.parts.last_mut(), part) {
-                (Some(Part::Buffer { from, sectors }), Part::Buffer { from: next, sectors: more })
+                (Some(WriteSource::Buffer { from, sectors }), WriteSource::Buffer { from: next, sectors: more })
                     if *from + *sectors == next =>
                 {
                     *sectors += more;
                 }
-                (Some(Part::Zeroes(sectors)), Part::Zeroes(more)) => *sectors += more,
+                (Some(WriteSource::Zeroes(sectors)), WriteSource::Zeroes(more)) => *sectors += more,
                 _ => write.parts.push(part),
             }
         }

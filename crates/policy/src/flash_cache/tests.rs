@@ -27,17 +27,17 @@ fn add(log: &mut Log, range: SectorRange) -> bool {
     true
 }
 
-fn chunks(log: &Log, algorithm: Algorithm, memory: u64) -> Vec<Chunk> {
-    let mut planner = Planner::new(algorithm, ByteSize(memory * SECTOR_BYTES), log);
+fn chunks(log: &Log, algorithm: Algorithm, memory: u64) -> Vec<FlushChunk> {
+    let mut planner = FlushPlanner::new(algorithm, ByteSize(memory * SECTOR_BYTES), log);
     std::iter::from_fn(|| planner.next_chunk(log)).collect()
 }
 
-fn written(chunks: &[Chunk]) -> Vec<(u64, u64)> {
+fn written(chunks: &[FlushChunk]) -> Vec<(u64, u64)> {
     let writes = chunks.iter().flat_map(|chunk| &chunk.writes);
     writes.map(|write| (write.range.start.0, write.range.sectors)).collect()
 }
 
-fn read(chunks: &[Chunk]) -> Vec<(u64, u64)> {
+fn read(chunks: &[FlushChunk]) -> Vec<(u64, u64)> {
     chunks.iter().flat_map(|chunk| &chunk.reads).map(|read| (read.at.0, read.sectors)).collect()
 }
 
@@ -59,7 +59,7 @@ fn algorithm_2_fills_the_memory_with_one_read_and_writes_in_log_order() {
     let chunks = chunks(&log, Algorithm::Alg2, 27);
     assert_eq!(read(&chunks), [(0, 27), (27, 18)]);
     assert_eq!(written(&chunks), WRITES);
-    assert_eq!(chunks[0].writes[1].parts, [Part::Buffer { from: 10, sectors: 8 }]);
+    assert_eq!(chunks[0].writes[1].parts, [WriteSource::Buffer { from: 10, sectors: 8 }]);
 }
 
 #[test]
@@ -77,7 +77,10 @@ fn algorithm_4_sorts_and_merges_inside_a_chunk_and_the_newest_data_wins() {
     assert_eq!(read(&chunks), [(0, 45)]);
     assert_eq!(written(&chunks), [(0, 8), (100, 12), (800, 16)]);
     let merged = &chunks[0].writes[1];
-    assert_eq!(merged.parts, [Part::Buffer { from: 10, sectors: 4 }, Part::Buffer { from: 28, sectors: 8 }]);
+    assert_eq!(
+        merged.parts,
+        [WriteSource::Buffer { from: 10, sectors: 4 }, WriteSource::Buffer { from: 28, sectors: 8 }]
+    );
     let two_chunks = self::chunks(&log, Algorithm::Alg4, 56);
     assert_eq!(written(&two_chunks), [(100, 8), (800, 16), (0, 8), (104, 8)], "nothing is merged over chunks");
 }
@@ -113,14 +116,17 @@ fn a_request_larger_than_the_chunk_is_written_in_parts() {
 #[test]
 fn a_plan_for_the_oldest_part_leaves_the_rest_and_what_replaced_it() {
     let mut log = log_of(1000, &[(0, 10), (20, 10), (5, 10), (40, 10)]);
-    let mut planner = Planner::new(Algorithm::Whole, ByteSize(1 << 20), &log).up_to(LogSector(15), &log);
+    let mut planner = FlushPlanner::new(Algorithm::Whole, ByteSize(1 << 20), &log).up_to(LogSector(15), &log);
     assert_eq!(planner.until(), LogSector(22), "the second record is in it, the third begins there");
     let chunk = planner.next_chunk(&log).expect("there is something to do");
     assert_eq!(written(&[chunk]), [(0, 5), (20, 10)]);
     assert_eq!(planner.next_chunk(&log), None);
     log.release(planner.until());
     assert_eq!(written(&chunks(&log, Algorithm::Whole, 1000)), [(5, 10), (40, 10)]);
-    assert_eq!(Planner::new(Algorithm::Alg1, ByteSize(512), &log).up_to(LogSector(900), &log).until(), LogSector(44));
+    assert_eq!(
+        FlushPlanner::new(Algorithm::Alg1, ByteSize(512), &log).up_to(LogSector(900), &log).until(),
+        LogSector(44)
+    );
 }
 
 #[test]
@@ -157,7 +163,7 @@ fn what_was_replaced_is_not_released_with_what_replaced_it() {
     let mut log = log_of(1000, &[(0, 10), (5, 10)]);
     log.release(LogSector(11));
     let left: Vec<_> = log.map().pieces_from(Lba(0)).collect();
-    assert_eq!(left, [Piece { range: range(5, 10), source: Source::Log(LogSector(12)) }]);
+    assert_eq!(left, [CachedExtent { range: range(5, 10), source: Source::Log(LogSector(12)) }]);
     assert_eq!((log.map().sectors(), log.used()), (10, 11));
 }
 
@@ -171,7 +177,7 @@ fn zeroes_are_written_and_need_no_reading() {
         let chunks = chunks(&log, algorithm, 100);
         assert_eq!(chunks.iter().flat_map(|chunk| &chunk.reads).filter(|read| read.at >= at).count(), 0, "{algorithm}");
         let zeroed = chunks.iter().flat_map(|chunk| &chunk.writes).flat_map(|write| &write.parts);
-        let zeroed: u64 = zeroed.map(|part| if let Part::Zeroes(sectors) = part { *sectors } else { 0 }).sum();
+        let zeroed: u64 = zeroed.map(|part| if let WriteSource::Zeroes(sectors) = part { *sectors } else { 0 }).sum();
         assert_eq!(zeroed, 43, "{algorithm}");
     }
 }
@@ -180,18 +186,23 @@ fn zeroes_are_written_and_need_no_reading() {
 fn each_policy_has_its_moments() {
     let (half, most) = (Fill { used: 50, size: 100 }, Fill { used: 75, size: 100 });
     let empty = Fill { used: 0, size: 100 };
-    let flushes = |when: When, moment, fill| when.flushes(moment, fill, When::HIGH);
-    for when in When::ALL {
+    let flushes = |when: FlushTrigger, moment, fill| when.flushes(moment, fill, FlushTrigger::HIGH);
+    for when in FlushTrigger::ALL {
         assert!(flushes(when, Moment::Full, most));
         assert!(!flushes(when, Moment::SpunUp, empty) && !flushes(when, Moment::Quiet, empty));
         assert!(!when.flushes(Moment::Logged, empty, Percent(0)), "there is nothing to flush");
         assert_eq!(when.name().parse(), Ok(when));
     }
-    assert!(flushes(When::Each, Moment::SpunUp, half) && !flushes(When::Full, Moment::SpunUp, half));
-    assert!(flushes(When::Watermark, Moment::Logged, most) && !flushes(When::Watermark, Moment::Logged, half));
-    assert!(!flushes(When::Full, Moment::Logged, most) && !flushes(When::Each, Moment::Logged, most));
-    assert!(flushes(When::Piggyback, Moment::Quiet, half) && !flushes(When::Watermark, Moment::Quiet, half));
-    assert!("always".parse::<When>().is_err());
+    assert!(flushes(FlushTrigger::Each, Moment::SpunUp, half) && !flushes(FlushTrigger::Full, Moment::SpunUp, half));
+    assert!(
+        flushes(FlushTrigger::Watermark, Moment::Logged, most)
+            && !flushes(FlushTrigger::Watermark, Moment::Logged, half)
+    );
+    assert!(!flushes(FlushTrigger::Full, Moment::Logged, most) && !flushes(FlushTrigger::Each, Moment::Logged, most));
+    assert!(
+        flushes(FlushTrigger::Piggyback, Moment::Quiet, half) && !flushes(FlushTrigger::Watermark, Moment::Quiet, half)
+    );
+    assert!("always".parse::<FlushTrigger>().is_err());
 }
 
 /// The bytes of a disk and of a log, a number a sector, zero for zeroes.
@@ -224,7 +235,7 @@ impl World {
         true
     }
 
-    fn flush_chunk(&mut self, log: &Log, chunk: &Chunk, buffer_sectors: u64) {
+    fn flush_chunk(&mut self, log: &Log, chunk: &FlushChunk, buffer_sectors: u64) {
         let mut buffer = vec![u32::MAX; buffer_sectors as usize];
         for read in &chunk.reads {
             let first = (read.at.0 % log.size()) as usize;
@@ -235,8 +246,8 @@ impl World {
             let mut sector = write.range.start.0 as usize;
             for part in &write.parts {
                 let (from, sectors) = match *part {
-                    Part::Buffer { from, sectors } => (Some(from as usize), sectors as usize),
-                    Part::Zeroes(sectors) => (None, sectors as usize),
+                    WriteSource::Buffer { from, sectors } => (Some(from as usize), sectors as usize),
+                    WriteSource::Zeroes(sectors) => (None, sectors as usize),
                 };
                 for number in 0..sectors {
                     self.disk[sector + number] = from.map_or(0, |from| buffer[from + number]);
@@ -287,7 +298,7 @@ proptest! {
                 break;
             }
         }
-        let mut planner = Planner::new(algorithm, ByteSize(memory * SECTOR_BYTES), &log);
+        let mut planner = FlushPlanner::new(algorithm, ByteSize(memory * SECTOR_BYTES), &log);
         let buffer = memory / algorithm.buffers();
         let mut later = meanwhile.iter();
         while let Some(chunk) = planner.next_chunk(&log) {

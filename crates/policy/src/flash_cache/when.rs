@@ -9,7 +9,7 @@ use thiserror::Error;
 /// When the log is flushed, always all that it then has. Source of `Each` and `Full`: section 2.1; the others are ours.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum When {
+pub enum FlushTrigger {
     /// At every spin-up, whatever the disk was woken for.
     Each,
     /// Only when the next write does not fit.
@@ -57,9 +57,10 @@ impl Percent {
     }
 }
 
-impl When {
+impl FlushTrigger {
     /// All of them, in the order of the documentation.
-    pub const ALL: [When; 4] = [When::Each, When::Full, When::Watermark, When::Piggyback];
+    pub const ALL: [FlushTrigger; 4] =
+        [FlushTrigger::Each, FlushTrigger::Full, FlushTrigger::Watermark, FlushTrigger::Piggyback];
 
     /// The high mark, unless the user says otherwise.
     pub const HIGH: Percent = Percent(75);
@@ -69,24 +70,24 @@ impl When {
         let marked = fill.used > 0 && fill.used >= high.of(fill.size);
         match moment {
             Moment::Full => true,
-            Moment::SpunUp => self == When::Each && fill.used > 0,
-            Moment::Logged => matches!(self, When::Watermark | When::Piggyback) && marked,
-            Moment::Quiet => self == When::Piggyback && fill.used > 0,
+            Moment::SpunUp => self == FlushTrigger::Each && fill.used > 0,
+            Moment::Logged => matches!(self, FlushTrigger::Watermark | FlushTrigger::Piggyback) && marked,
+            Moment::Quiet => self == FlushTrigger::Piggyback && fill.used > 0,
         }
     }
 
     /// What users call it.
     pub fn name(self) -> &'static str {
         match self {
-            When::Each => "each",
-            When::Full => "full",
-            When::Watermark => "watermark",
-            When::Piggyback => "piggyback",
+            FlushTrigger::Each => "each",
+            FlushTrigger::Full => "full",
+            FlushTrigger::Watermark => "watermark",
+            FlushTrigger::Piggyback => "piggyback",
         }
     }
 }
 
-impl fmt::Display for When {
+impl fmt::Display for FlushTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -100,11 +101,11 @@ pub struct UnknownWhen {
     pub name: String,
 }
 
-impl FromStr for When {
+impl FromStr for FlushTrigger {
     type Err = UnknownWhen;
 
-    fn from_str(name: &str) -> Result<When, UnknownWhen> {
-        let known = When::ALL.into_iter().find(|when| when.name() == name);
+    fn from_str(name: &str) -> Result<FlushTrigger, UnknownWhen> {
+        let known = FlushTrigger::ALL.into_iter().find(|when| when.name() == name);
         known.ok_or_else(|| UnknownWhen { name: name.to_owned() })
     }
 }

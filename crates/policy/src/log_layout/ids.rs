@@ -6,7 +6,7 @@ pub struct SegmentNo(pub u32);
 
 /// A block of the log: segment × blocks of a segment + slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u64);
+pub struct LogBlock(pub u64);
 
 /// One of the places where the log grows: each has an open segment and a write buffer. The higher, the hotter, where a
 /// scheme knows of heat.
@@ -39,18 +39,18 @@ pub struct Shape {
 
 impl Shape {
     /// The segment that a place lies in.
-    pub fn segment(self, place: Place) -> SegmentNo {
+    pub fn segment(self, place: LogBlock) -> SegmentNo {
         SegmentNo((place.0 >> self.segment_blocks.trailing_zeros()) as u32)
     }
 
     /// The slot of a place in its segment.
-    pub fn slot(self, place: Place) -> u32 {
+    pub fn slot(self, place: LogBlock) -> u32 {
         place.0 as u32 & (self.segment_blocks - 1)
     }
 
     /// The place of a slot.
-    pub fn place(self, segment: SegmentNo, slot: u32) -> Place {
-        Place(u64::from(segment.0) * u64::from(self.segment_blocks) + u64::from(slot))
+    pub fn place(self, segment: SegmentNo, slot: u32) -> LogBlock {
+        LogBlock(u64::from(segment.0) * u64::from(self.segment_blocks) + u64::from(slot))
     }
 
     /// Blocks in all segments.

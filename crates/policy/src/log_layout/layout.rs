@@ -15,7 +15,7 @@
 use umbrella_units::Pages;
 
 use super::free::{FreeSegments, Geography};
-use super::ids::{Clock, Place, SegmentNo, Shape, Stamps, Stream};
+use super::ids::{Clock, LogBlock, SegmentNo, Shape, Stamps, Stream};
 use super::map::MapEntry;
 use super::room::Room;
 use super::scheme::{Copied, Earlier, Reclaimed, Scheme, Written};
@@ -45,7 +45,7 @@ pub struct Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Put {
     /// Its place.
-    pub place: Place,
+    pub place: LogBlock,
     /// The stream.
     pub stream: Stream,
     /// Whether the chunk is full with it and has to be sealed.
@@ -287,7 +287,7 @@ impl Layout {
     }
 
     /// A place for a page of the map, for the next checkpoint; the old place is forgotten.
-    pub fn write_map(&mut self, old: Option<Place>) -> Result<Put, Full> {
+    pub fn write_map(&mut self, old: Option<LogBlock>) -> Result<Put, Full> {
         let stream = self.map_stream().unwrap_or(Stream(0));
         let put = self.append(stream).or_else(|Full| self.append_anywhere(stream))?;
         self.enter(put.place, self.clock);
@@ -336,7 +336,7 @@ impl Layout {
         Ok(())
     }
 
-    pub(super) fn enter(&mut self, place: Place, written: Clock) {
+    pub(super) fn enter(&mut self, place: LogBlock, written: Clock) {
         let segment = &mut self.table[self.shape.segment(place).0 as usize];
         segment.live += 1;
         self.live += 1;
@@ -345,7 +345,7 @@ impl Layout {
 
     /// A page of the map at this place is not needed any more once there is a new checkpoint: recovery does not look
     /// for its successor in the log.
-    pub fn forget_page(&mut self, place: Place) {
+    pub fn forget_page(&mut self, place: LogBlock) {
         let number = self.shape.segment(place);
         let segment = &mut self.table[number.0 as usize];
         if matches!(segment.state, State::Full | State::Leaving) && !segment.fresh {
@@ -370,7 +370,7 @@ impl Layout {
     }
 
     /// A block at this place is not needed any more.
-    pub fn forget(&mut self, place: Place) {
+    pub fn forget(&mut self, place: LogBlock) {
         let number = self.shape.segment(place);
         let segment = &mut self.table[number.0 as usize];
         if segment.live > 0 {

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use umbrella_units::BlockNo;
 
-use super::ids::{Place, Stamp};
+use super::ids::{LogBlock, Stamp};
 
 /// Entries of a page.
 pub const PAGE_ENTRIES: usize = 512;
@@ -21,7 +21,7 @@ pub struct MapPage(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapEntry {
     /// Where, in the log. Less than 2⁴⁰ - 1.
-    pub place: Place,
+    pub place: LogBlock,
     /// When the user last wrote it.
     pub stamp: Stamp,
 }
@@ -40,7 +40,7 @@ impl MapEntry {
     /// The other way.
     pub fn unpack(word: u64) -> Option<MapEntry> {
         let place = (word & PLACE).checked_sub(1)?;
-        Some(MapEntry { place: Place(place), stamp: Stamp((word >> 40) as u32) })
+        Some(MapEntry { place: LogBlock(place), stamp: Stamp((word >> 40) as u32) })
     }
 }
 
@@ -48,7 +48,7 @@ impl MapEntry {
 pub type Entries = [u64; PAGE_ENTRIES];
 
 #[derive(Debug)]
-enum Slot {
+enum PageSlot {
     /// Nothing in it is mapped.
     Empty,
     /// It is on the disk only.
@@ -71,7 +71,7 @@ pub struct Absent(pub MapPage);
 /// The map.
 #[derive(Debug)]
 pub struct LogicalMap {
-    pages: Vec<Slot>,
+    pages: Vec<PageSlot>,
     blocks: u64,
     present: usize,
     dirty: Vec<MapPage>,
@@ -82,7 +82,7 @@ pub struct LogicalMap {
 impl LogicalMap {
     /// A map of `blocks` blocks, nothing mapped.
     pub fn new(blocks: u64) -> LogicalMap {
-        let pages = (0..blocks.div_ceil(PAGE_ENTRIES as u64)).map(|_| Slot::Empty).collect();
+        let pages = (0..blocks.div_ceil(PAGE_ENTRIES as u64)).map(|_| PageSlot::Empty).collect();
         LogicalMap { pages, blocks, present: 0, dirty: Vec::new(), hand: 0, lost: 0 }
     }
 
@@ -91,7 +91,7 @@ impl LogicalMap {
         let mut map = LogicalMap::new(blocks);
         for (number, slot) in (0_u32..).zip(&mut map.pages) {
             if exists(MapPage(number)) {
-                *slot = Slot::Absent;
+                *slot = PageSlot::Absent;
             }
         }
         map
@@ -110,7 +110,7 @@ impl LogicalMap {
     /// Makes room for more blocks.
     pub fn grow(&mut self, blocks: u64) {
         self.blocks = self.blocks.max(blocks);
-        self.pages.resize_with(self.blocks.div_ceil(PAGE_ENTRIES as u64) as usize, || Slot::Empty);
+        self.pages.resize_with(self.blocks.div_ceil(PAGE_ENTRIES as u64) as usize, || PageSlot::Empty);
     }
 
     /// The page of a block, and its entry there.
@@ -122,9 +122,9 @@ impl LogicalMap {
     pub fn get(&mut self, block: BlockNo) -> Result<Option<MapEntry>, Absent> {
         let (page, index) = LogicalMap::split(block);
         match self.pages.get_mut(page.0 as usize) {
-            None | Some(Slot::Empty) => Ok(None),
-            Some(Slot::Absent) => Err(Absent(page)),
-            Some(Slot::Present(present)) => {
+            None | Some(PageSlot::Empty) => Ok(None),
+            Some(PageSlot::Absent) => Err(Absent(page)),
+            Some(PageSlot::Present(present)) => {
                 present.used = true;
                 Ok(MapEntry::unpack(present.entries[index]))
             }
@@ -135,9 +135,9 @@ impl LogicalMap {
     pub fn is_lost(&self, block: BlockNo) -> Result<bool, Absent> {
         let (page, index) = LogicalMap::split(block);
         match self.pages.get(page.0 as usize) {
-            None | Some(Slot::Empty) => Ok(false),
-            Some(Slot::Absent) => Err(Absent(page)),
-            Some(Slot::Present(present)) => Ok(present.entries[index] == LOST),
+            None | Some(PageSlot::Empty) => Ok(false),
+            Some(PageSlot::Absent) => Err(Absent(page)),
+            Some(PageSlot::Present(present)) => Ok(present.entries[index] == LOST),
         }
     }
 
@@ -164,15 +164,19 @@ impl LogicalMap {
     fn set_word(&mut self, block: BlockNo, new: u64) -> Result<Option<MapEntry>, Absent> {
         let (page, index) = LogicalMap::split(block);
         let Some(slot) = self.pages.get_mut(page.0 as usize) else { return Ok(None) };
-        if matches!(slot, Slot::Empty) {
+        if matches!(slot, PageSlot::Empty) {
             if new == 0 {
                 return Ok(None);
             }
-            *slot =
-                Slot::Present(Box::new(Present { entries: [0; PAGE_ENTRIES], mapped: 0, dirty: false, used: true }));
+            *slot = PageSlot::Present(Box::new(Present {
+                entries: [0; PAGE_ENTRIES],
+                mapped: 0,
+                dirty: false,
+                used: true,
+            }));
             self.present += 1;
         }
-        let Slot::Present(present) = slot else { return Err(Absent(page)) };
+        let PageSlot::Present(present) = slot else { return Err(Absent(page)) };
         present.used = true;
         let was = std::mem::replace(&mut present.entries[index], new);
         let old = MapEntry::unpack(was);
@@ -192,14 +196,14 @@ impl LogicalMap {
 
     /// Whether a page is neither in memory nor empty.
     pub fn is_absent(&self, page: MapPage) -> bool {
-        matches!(self.pages.get(page.0 as usize), Some(Slot::Absent))
+        matches!(self.pages.get(page.0 as usize), Some(PageSlot::Absent))
     }
 
     /// The first block at or after `from` whose page is not empty; the end, if there is none.
     pub fn next_used(&self, from: BlockNo) -> BlockNo {
         let (page, _) = LogicalMap::split(from);
         let rest = self.pages.iter().enumerate().skip(page.0 as usize);
-        match rest.into_iter().find(|(_, slot)| !matches!(slot, Slot::Empty)) {
+        match rest.into_iter().find(|(_, slot)| !matches!(slot, PageSlot::Empty)) {
             Some((number, _)) => from.max(BlockNo(number as u64 * PAGE_ENTRIES as u64)),
             None => BlockNo(self.blocks),
         }
@@ -217,12 +221,12 @@ impl LogicalMap {
             let (page, index) = LogicalMap::split(BlockNo(at));
             let page_end = end.min((u64::from(page.0) + 1) * PAGE_ENTRIES as u64);
             match self.pages.get(page.0 as usize) {
-                Some(Slot::Empty) => add(at..page_end),
-                Some(Slot::Present(present)) => {
+                Some(PageSlot::Empty) => add(at..page_end),
+                Some(PageSlot::Present(present)) => {
                     let words = present.entries[index..].iter().zip(at..page_end);
                     words.filter(|(word, _)| **word == 0).for_each(|(_, block)| add(block..block + 1));
                 }
-                Some(Slot::Absent) | None => {}
+                Some(PageSlot::Absent) | None => {}
             }
             at = page_end;
         }
@@ -231,9 +235,9 @@ impl LogicalMap {
 
     /// Brings a page that was absent.
     pub fn install(&mut self, page: MapPage, entries: &Entries) {
-        if let Some(slot @ Slot::Absent) = self.pages.get_mut(page.0 as usize) {
+        if let Some(slot @ PageSlot::Absent) = self.pages.get_mut(page.0 as usize) {
             let mapped = entries.iter().filter(|word| **word != 0).count() as u32;
-            *slot = Slot::Present(Box::new(Present { entries: *entries, mapped, dirty: false, used: true }));
+            *slot = PageSlot::Present(Box::new(Present { entries: *entries, mapped, dirty: false, used: true }));
             self.present += 1;
         }
     }
@@ -248,14 +252,14 @@ impl LogicalMap {
                 continue;
             }
             let slot = &mut self.pages[self.hand];
-            let Slot::Present(present) = slot else { continue };
+            let PageSlot::Present(present) = slot else { continue };
             if present.dirty {
                 continue;
             }
             if std::mem::take(&mut present.used) {
                 continue;
             }
-            *slot = Slot::Absent;
+            *slot = PageSlot::Absent;
             self.present -= 1;
         }
     }
@@ -275,7 +279,7 @@ impl LogicalMap {
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.sort_unstable();
         for page in &dirty {
-            if let Slot::Present(present) = &mut self.pages[page.0 as usize] {
+            if let PageSlot::Present(present) = &mut self.pages[page.0 as usize] {
                 present.dirty = false;
             }
         }
@@ -284,7 +288,7 @@ impl LogicalMap {
 
     /// A page in memory has to be written anew.
     pub fn mark_dirty(&mut self, page: MapPage) {
-        if let Some(Slot::Present(present)) = self.pages.get_mut(page.0 as usize)
+        if let Some(PageSlot::Present(present)) = self.pages.get_mut(page.0 as usize)
             && !present.dirty
         {
             present.dirty = true;
@@ -295,7 +299,7 @@ impl LogicalMap {
     /// The entries of a page in memory; nothing for an empty or an absent one.
     pub fn entries(&self, page: MapPage) -> Option<&Entries> {
         match self.pages.get(page.0 as usize) {
-            Some(Slot::Present(present)) if present.mapped > 0 => Some(&present.entries),
+            Some(PageSlot::Present(present)) if present.mapped > 0 => Some(&present.entries),
             _ => None,
         }
     }
@@ -303,8 +307,8 @@ impl LogicalMap {
     /// Lets go of a page that holds nothing any more.
     pub fn drop_empty(&mut self, page: MapPage) {
         let Some(slot) = self.pages.get_mut(page.0 as usize) else { return };
-        if matches!(slot, Slot::Present(present) if present.mapped == 0 && !present.dirty) {
-            *slot = Slot::Empty;
+        if matches!(slot, PageSlot::Present(present) if present.mapped == 0 && !present.dirty) {
+            *slot = PageSlot::Empty;
             self.present -= 1;
         }
     }

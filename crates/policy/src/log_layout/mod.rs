@@ -38,12 +38,12 @@ mod tests;
 mod victim;
 
 pub use free::Geography;
-pub use ids::{Clock, Place, SegmentNo, Shape, Stamp, Stamps, Stream};
+pub use ids::{Clock, LogBlock, SegmentNo, Shape, Stamp, Stamps, Stream};
 pub use layout::{Full, Head, Layout, Put, Sealed, Settings};
 pub use map::{Absent, Entries, LOST, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES};
 pub use pace::{BlockCost, Marks, Pace, Standing};
-pub use reclaim::{Goal, Mark, Relief};
-pub use replay::{Chunk, ReplayError};
+pub use reclaim::{CleaningGoal, Mark, Relief};
+pub use replay::{FoundChunk, ReplayError};
 pub use room::Room;
 pub use scheme::{Copied, Earlier, Reclaimed, Scheme, SchemeInfo, Written, schemes, schemes_for_disks};
 pub use table::{Segment, State};

@@ -19,7 +19,7 @@ use umbrella_units::{Nanos, PAGE_BYTES, Pages};
 
 use super::layout::Layout;
 use super::map::PAGE_ENTRIES;
-use super::reclaim::Goal;
+use super::reclaim::CleaningGoal;
 use crate::flash_cache::Percent;
 
 /// The longest that one write is held back because the log is filling up.
@@ -128,11 +128,11 @@ impl Pace {
     }
 
     /// What to clean for now; nothing while enough is free.
-    pub fn cleans(&self, layout: &Layout, standing: &Standing) -> Option<Goal> {
+    pub fn cleans(&self, layout: &Layout, standing: &Standing) -> Option<CleaningGoal> {
         if self.is_quiet(standing) {
-            return Some(Goal::Ahead);
+            return Some(CleaningGoal::Ahead);
         }
-        (standing.waiting > 0 || layout.due() || layout.stopped()).then_some(Goal::Due)
+        (standing.waiting > 0 || layout.due() || layout.stopped()).then_some(CleaningGoal::Due)
     }
 
     /// Number of victims that are read at once, so that the disk can take them in the order that suits it. It is

@@ -12,7 +12,7 @@ pub struct Mark(u64);
 
 /// Why to clean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goal {
+pub enum CleaningGoal {
     /// Only what is due.
     Due,
     /// As much as is worth while when there is nothing else to do.
@@ -108,7 +108,7 @@ impl Layout {
     /// gains more than it costs. What was cleaned ahead is made free when there is no more to clean.
     ///
     /// Cost: O(segments).
-    pub fn relief(&self, goal: Goal) -> Relief {
+    pub fn relief(&self, goal: CleaningGoal) -> Relief {
         let (after_sync, after_checkpoint) = self.waiting();
         let free = self.free.len();
         if self.stopped() && free + after_sync + after_checkpoint > 0 {
@@ -126,7 +126,7 @@ impl Layout {
         }
         match self.victim(goal) {
             Some(victim) => Relief::Clean(victim),
-            None if self.admits() && goal == Goal::Due => Relief::None,
+            None if self.admits() && goal == CleaningGoal::Due => Relief::None,
             None if after_sync > 0 => Relief::Sync,
             None if after_checkpoint > 0 => Relief::Checkpoint,
             None => Relief::None,
@@ -178,7 +178,7 @@ impl Layout {
     /// borrowed from it, if they have room again. Then it takes the best victim that is hardly fuller than the emptiest
     /// anywhere. Without one it borrows. When the log as a whole is short, it takes the best victim anywhere. Cost:
     /// O(segments).
-    pub fn victim(&self, goal: Goal) -> Option<SegmentNo> {
+    pub fn victim(&self, goal: CleaningGoal) -> Option<SegmentNo> {
         self.victim_after(goal, &[])
     }
 
@@ -186,7 +186,7 @@ impl Layout {
     /// again before each is cleaned, but near the reserve no more are named than are cleaned before a flush.
     ///
     /// Cost: O(segments) for each.
-    pub fn victims(&self, goal: Goal, most: usize) -> Vec<SegmentNo> {
+    pub fn victims(&self, goal: CleaningGoal, most: usize) -> Vec<SegmentNo> {
         let (after_sync, _) = self.waiting();
         let is_near = self.free.len() <= self.reserve + self.batch();
         let before_sync = self.batch().saturating_sub(after_sync).max(1) as usize;
@@ -203,14 +203,14 @@ impl Layout {
     /// Which of those that were chosen and read to clean next: the one that is asked for now, or, when another has
     /// become better meanwhile, the first. Its blocks are in memory, which is worth more than the few that are live in
     /// it and not in the other.
-    pub fn next_of(&self, goal: Goal, mut read: impl Iterator<Item = SegmentNo> + Clone) -> Option<SegmentNo> {
+    pub fn next_of(&self, goal: CleaningGoal, mut read: impl Iterator<Item = SegmentNo> + Clone) -> Option<SegmentNo> {
         let asked = self.victim(goal)?;
         if read.clone().any(|number| number == asked) { Some(asked) } else { read.next() }
     }
 
     /// The segment to clean when those that are chosen are cleaned.
-    fn victim_after(&self, goal: Goal, chosen: &[SegmentNo]) -> Option<SegmentNo> {
-        let ahead = if goal == Goal::Due { self.low } else { self.high };
+    fn victim_after(&self, goal: CleaningGoal, chosen: &[SegmentNo]) -> Option<SegmentNo> {
+        let ahead = if goal == CleaningGoal::Due { self.low } else { self.high };
         // While writes wait, a whole batch is cleaned before it is made durable, or that might cost more than was
         // gained, again and again.
         let least = if self.admits() { 0 } else { self.batch() + self.map_room };

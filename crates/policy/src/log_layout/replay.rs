@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-use super::ids::{Clock, Place, SegmentNo, Stream};
+use super::ids::{Clock, LogBlock, SegmentNo, Stream};
 use super::layout::{Head, Layout};
 use super::table::{Segment, State};
 
 /// A chunk that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunk {
+pub struct FoundChunk {
     /// Who wrote it.
     pub stream: Stream,
     /// Its segment.
@@ -67,8 +67,8 @@ impl Layout {
 
     /// A chunk of the log: moves its stream on. Its blocks follow with [`Layout::replay_block`], and
     /// [`Layout::replay_end`] ends it.
-    pub fn replay_chunk(&mut self, chunk: Chunk) -> Result<(), ReplayError> {
-        let Chunk { stream, segment, start, end, .. } = chunk;
+    pub fn replay_chunk(&mut self, chunk: FoundChunk) -> Result<(), ReplayError> {
+        let FoundChunk { stream, segment, start, end, .. } = chunk;
         let not_at_head = ReplayError::NotAtHead { stream, segment, start };
         let growing = self.growing.get_mut(usize::from(stream.0)).ok_or(not_at_head)?;
         if growing.head.open != Some((segment, start)) || end <= start || end > self.shape.segment_blocks {
@@ -80,13 +80,13 @@ impl Layout {
     }
 
     /// A block of that chunk that is current now.
-    pub fn replay_block(&mut self, place: Place, written: Clock) {
+    pub fn replay_block(&mut self, place: LogBlock, written: Clock) {
         self.enter(place, written);
     }
 
     /// The chunk has been entered: its segment may be full now, and its stream may have been given another next one.
-    pub fn replay_end(&mut self, chunk: Chunk) -> Result<(), ReplayError> {
-        let Chunk { stream, segment, next, .. } = chunk;
+    pub fn replay_end(&mut self, chunk: FoundChunk) -> Result<(), ReplayError> {
+        let FoundChunk { stream, segment, next, .. } = chunk;
         if let Some(wanted) = next {
             self.replay_next(stream, wanted)?;
         }

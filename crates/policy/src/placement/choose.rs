@@ -15,11 +15,11 @@
 use umbrella_units::{BranchId, ByteSize};
 
 use super::facts::{BranchView, FileFacts, Resident, view};
-use super::leaving::Members;
-use super::rules::{Choice, Decision, EntryId, EntryInfo, Found, Rules, Views};
+use super::leaving::BranchIds;
+use super::rules::{Choice, Decision, EntryId, EntryInfo, MatchedEntry, Rules, Views};
 use super::slot::Slot;
 use super::spec::Offline;
-use super::spread::{How, Pick, Question};
+use super::spread::{How, Pick, SpreadRequest};
 use super::surroundings::Surroundings;
 
 /// Why a choice is what it is.
@@ -67,7 +67,7 @@ impl Rules {
     /// Where a file belongs by one entry, and why.
     pub(super) fn choose(
         &self,
-        found: Found,
+        found: MatchedEntry,
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         resident: Option<&Resident>,
@@ -98,7 +98,7 @@ impl Rules {
         if is_listed && resident.is_some_and(|resident| resident.is_evicted && !(promotes && resident.is_opened)) {
             return (Choice::Stay, Because::Evicted);
         }
-        let (mut limited, mut up_to_low_mark) = (Views::new(), Members::new());
+        let (mut limited, mut up_to_low_mark) = (Views::new(), BranchIds::new());
         let branches = if self.is_limited(info, home) {
             up_to_low_mark = self.with_levels();
             limited.extend_from_slice(branches);
@@ -113,7 +113,7 @@ impl Rules {
             let room = if resident.is_some() { BranchView::has_room_to_move } else { BranchView::has_room };
             let (path, need) = (facts.path, facts.need());
             let up_to_low_mark = &up_to_low_mark;
-            let question = Question { path, need, branches, excluding: &[], room, up_to_low_mark, around };
+            let question = SpreadRequest { path, need, branches, excluding: &[], room, up_to_low_mark, around };
             self.along(info, &question, home)
         };
         match choice {
@@ -129,7 +129,7 @@ impl Rules {
     }
 
     /// Goes along a list, up to the entry that a file is on already.
-    fn along(&self, info: &EntryInfo, question: &Question<'_>, home: Option<BranchId>) -> (Choice, Because) {
+    fn along(&self, info: &EntryInfo, question: &SpreadRequest<'_>, home: Option<BranchId>) -> (Choice, Because) {
         for (place, slot) in info.to.iter().enumerate() {
             if home.is_some_and(|home| slot.contains(home)) {
                 return (Choice::Stay, Because::Home);
@@ -163,7 +163,8 @@ impl Rules {
             return None;
         }
         let with = |room: fn(&BranchView, ByteSize) -> bool| {
-            let question = Question { path: facts.path, need, branches, excluding, room, up_to_low_mark: &[], around };
+            let question =
+                SpreadRequest { path: facts.path, need, branches, excluding, room, up_to_low_mark: &[], around };
             self.along(info, &question, None)
         };
         let found = match with(BranchView::has_room) {

@@ -10,9 +10,9 @@ use super::error::RuleError;
 use super::evict::Evict;
 use super::expression::Expression;
 use super::glob::Glob;
-use super::group::{self, Group, Known};
+use super::group::{self, Group, KnownNames};
 use super::name_table::NameTable;
-use super::rules::{Asked, EntryId, EntryInfo, Names, Rule, Rules, Treat, When, xattrs_of};
+use super::rules::{Asked, ConditionalEntry, EntryId, EntryInfo, Names, Rule, Rules, Treat, xattrs_of};
 use super::slot::{Set, Slot};
 use super::spec::{
     ANY, Condition, DEFAULT, DestinationSpec, EvictSpec, GroupSpec, NameEntrySpec, Offline, RuleKindSpec, RulesSpec,
@@ -34,7 +34,7 @@ impl Rules {
 fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, RuleError> {
     let known = group::compile(&spec.groups, branches).map_err(|mut errors| errors.remove(0))?;
     let mut compiler =
-        Compiler { known: &known, default: Vec::new(), entries: Vec::new(), asks_groups: Cell::new(false) };
+        RuleCompiler { known: &known, default: Vec::new(), entries: Vec::new(), asks_groups: Cell::new(false) };
     compiler.default = compiler.default_list(&spec.default)?;
     let mut ordered = Vec::with_capacity(spec.rules.len());
     let mut table: Option<&str> = None;
@@ -42,7 +42,7 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
         ordered.push(match &rule.kind {
             RuleKindSpec::When { conditions, to } => {
                 let treatment = rule.treatment;
-                Rule::When(When { treatment, ..compiler.when(&rule.name, conditions, to)? })
+                Rule::When(ConditionalEntry { treatment, ..compiler.when(&rule.name, conditions, to)? })
             }
             RuleKindSpec::Treat { conditions } => Rule::Treat(Treat {
                 name: rule.name.clone(),
@@ -84,21 +84,26 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
     })
 }
 
-struct Compiler<'a> {
-    known: &'a Known<'a>,
+struct RuleCompiler<'a> {
+    known: &'a KnownNames<'a>,
     default: Vec<Slot>,
     entries: Vec<EntryInfo>,
     /// A condition names a group.
     asks_groups: Cell<bool>,
 }
 
-impl Compiler<'_> {
-    fn when(&mut self, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Result<When, RuleError> {
+impl RuleCompiler<'_> {
+    fn when(
+        &mut self,
+        rule: &str,
+        conditions: &[Condition],
+        to: &DestinationSpec,
+    ) -> Result<ConditionalEntry, RuleError> {
         let condition = self.condition(rule, conditions)?;
         let entry = self.destination(rule, None, to)?;
         self.entries[entry.index()].warm_from = condition.tests().into_iter().filter_map(Test::warm_from).min();
         let treatment = Treatment::default();
-        Ok(When { entry, has_band: condition.mentions(Test::has_band), condition, treatment })
+        Ok(ConditionalEntry { entry, has_band: condition.mentions(Test::has_band), condition, treatment })
     }
 
     fn condition(&self, rule: &str, conditions: &[Condition]) -> Result<Expression, RuleError> {

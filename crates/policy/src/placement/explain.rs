@@ -6,7 +6,7 @@ use super::choose::Because;
 use super::condition::{Test, Verdict};
 use super::expression::Expression;
 use super::facts::{BranchView, FileFacts, Resident, Stage, view};
-use super::rules::{Choice, Decision, EntryId, Found, Names, Rule, Rules, Treat, Views, When};
+use super::rules::{Choice, ConditionalEntry, Decision, EntryId, MatchedEntry, Names, Rule, Rules, Treat, Views};
 use super::slot::Slot;
 use super::spec::SpreadOrder;
 use super::spread::How;
@@ -20,14 +20,14 @@ pub struct Explained {
     /// What [`Rules::decide`] says.
     pub decision: Decision,
     /// The rules that were looked at, in order; the last one decides.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ExplainedRule>,
     /// Why this branch of the deciding entry's list, or none.
     pub why: String,
 }
 
 /// One rule that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct ExplainedRule {
     /// The entry's name; the table's name when none of its patterns matches.
     pub rule: String,
     /// Whether it decides.
@@ -35,12 +35,12 @@ pub struct Step {
     /// Why, or why not.
     pub reason: String,
     /// Each condition of a rule that joins some by `any`; empty for other rules.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ExplainedCondition>,
 }
 
 /// One condition of a rule, or what joins the deeper ones that follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct ExplainedCondition {
     /// How deep it stands, from 0.
     pub depth: usize,
     /// Whether it holds; `None`: unknown.
@@ -82,8 +82,8 @@ impl Rules {
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         resident: Option<&Resident>,
-        steps: &mut Vec<Step>,
-    ) -> Found {
+        steps: &mut Vec<ExplainedRule>,
+    ) -> MatchedEntry {
         for rule in &self.ordered {
             let decided = match rule {
                 Rule::When(when) => self.step_of_rule(when, facts, branches, resident, steps),
@@ -91,7 +91,7 @@ impl Rules {
                     steps.push(self.step_of_treatment(treat, Case { facts, branches, home: false }));
                     None
                 }
-                Rule::Names(names) => self.steps_of_table(names, facts, branches, steps).map(Found::outright),
+                Rule::Names(names) => self.steps_of_table(names, facts, branches, steps).map(MatchedEntry::outright),
             };
             if let Some(found) = decided {
                 return found;
@@ -99,21 +99,21 @@ impl Rules {
         }
         let entry = self.default_entry();
         steps.push(self.step(entry, true, "no rule matches".to_owned()));
-        Found::outright(entry)
+        MatchedEntry::outright(entry)
     }
 
-    fn step(&self, entry: EntryId, matched: bool, reason: String) -> Step {
-        Step { rule: self.entries[entry.index()].name.clone(), matched, reason, parts: Vec::new() }
+    fn step(&self, entry: EntryId, matched: bool, reason: String) -> ExplainedRule {
+        ExplainedRule { rule: self.entries[entry.index()].name.clone(), matched, reason, parts: Vec::new() }
     }
 
     fn step_of_rule(
         &self,
-        when: &When,
+        when: &ConditionalEntry,
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         resident: Option<&Resident>,
-        steps: &mut Vec<Step>,
-    ) -> Option<Found> {
+        steps: &mut Vec<ExplainedRule>,
+    ) -> Option<MatchedEntry> {
         let case = Case { facts, branches, home: self.is_home(when, branches, resident) };
         let (holds, mut reason, parts) = self.judged(&when.condition, case);
         let inactive = holds && self.inactive(when.entry, branches);
@@ -121,20 +121,20 @@ impl Rules {
             reason = self.passed_over(when.entry);
         }
         let matched = holds && !inactive;
-        steps.push(Step { parts, ..self.step(when.entry, matched, reason) });
+        steps.push(ExplainedRule { parts, ..self.step(when.entry, matched, reason) });
         let outright = || when.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds);
-        matched.then(|| Found { entry: when.entry, by_band: !outright() })
+        matched.then(|| MatchedEntry { entry: when.entry, by_band: !outright() })
     }
 
-    fn step_of_treatment(&self, treat: &Treat, case: Case<'_>) -> Step {
+    fn step_of_treatment(&self, treat: &Treat, case: Case<'_>) -> ExplainedRule {
         let (holds, why, parts) = self.judged(&treat.condition, case);
         let says = treatment::written(treat.treatment);
         let reason = if holds { format!("decides no place, only {says}: {why}") } else { why };
-        Step { rule: treat.name.clone(), matched: false, reason, parts }
+        ExplainedRule { rule: treat.name.clone(), matched: false, reason, parts }
     }
 
     /// Whether a rule's condition holds, why or why not, and its parts when it joins some.
-    fn judged(&self, condition: &Expression, case: Case<'_>) -> (bool, String, Vec<Part>) {
+    fn judged(&self, condition: &Expression, case: Case<'_>) -> (bool, String, Vec<ExplainedCondition>) {
         let (mut held, mut missed, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         for conjunct in condition.conjuncts() {
             let first = parts.len();
@@ -157,18 +157,24 @@ impl Rules {
     }
 
     /// Notes a condition, and those that it joins; says whether it holds.
-    fn part(&self, condition: &Expression, case: Case<'_>, depth: usize, parts: &mut Vec<Part>) -> Option<bool> {
+    fn part(
+        &self,
+        condition: &Expression,
+        case: Case<'_>,
+        depth: usize,
+        parts: &mut Vec<ExplainedCondition>,
+    ) -> Option<bool> {
         let (joined, decisive, text) = match condition {
             Expression::Test(test) => {
                 let (holds, text) = self.single(test, case);
-                parts.push(Part { depth, holds, text });
+                parts.push(ExplainedCondition { depth, holds, text });
                 return holds;
             }
             Expression::All(joined) => (joined, false, "all of"),
             Expression::Any(joined) => (joined, true, "any of"),
         };
         let place = parts.len();
-        parts.push(Part { depth, holds: None, text: text.to_owned() });
+        parts.push(ExplainedCondition { depth, holds: None, text: text.to_owned() });
         let each: Vec<Option<bool>> = joined.iter().map(|one| self.part(one, case, depth + 1, parts)).collect();
         let holds =
             if each.contains(&Some(decisive)) { Some(decisive) } else { (!each.contains(&None)).then_some(!decisive) };
@@ -201,12 +207,12 @@ impl Rules {
         names: &Names,
         facts: &FileFacts<'_>,
         branches: &[BranchView],
-        steps: &mut Vec<Step>,
+        steps: &mut Vec<ExplainedRule>,
     ) -> Option<EntryId> {
         let matching = names.table.find_all(facts.path);
         if matching.is_empty() {
             let reason = "no pattern matches".to_owned();
-            steps.push(Step { rule: names.name.clone(), matched: false, reason, parts: Vec::new() });
+            steps.push(ExplainedRule { rule: names.name.clone(), matched: false, reason, parts: Vec::new() });
             return None;
         }
         for (place, &pattern) in matching.iter().enumerate() {
@@ -382,7 +388,7 @@ fn obstacle_of(slot: &Slot, obstacle: &dyn Fn(BranchId) -> String) -> String {
 }
 
 /// What holds of joined conditions, or that too little does.
-fn shortened(parts: &[Part], holds: bool) -> String {
+fn shortened(parts: &[ExplainedCondition], holds: bool) -> String {
     if holds {
         let joins = |index: usize| parts.get(index + 1).is_some_and(|next| next.depth > parts[index].depth);
         let single = parts.iter().enumerate().filter(|(index, part)| part.holds == Some(true) && !joins(*index));

@@ -31,7 +31,7 @@ impl Expression {
         conditions: &'a [Condition],
         resolve: &dyn Fn(&str) -> Option<BranchId>,
     ) -> Result<Expression, BadCondition<'a>> {
-        Compiler { resolve }.joined(conditions, Joint { all: true, negated: false }, 0)
+        ExpressionCompiler { resolve }.joined(conditions, Joint { all: true, negated: false }, 0)
     }
 
     /// Whether it holds, when single conditions do as `test` says.
@@ -99,11 +99,11 @@ struct Joint {
     negated: bool,
 }
 
-struct Compiler<'r> {
+struct ExpressionCompiler<'r> {
     resolve: &'r dyn Fn(&str) -> Option<BranchId>,
 }
 
-impl Compiler<'_> {
+impl ExpressionCompiler<'_> {
     fn one<'a>(&self, condition: &'a Condition, negated: bool, depth: usize) -> Result<Expression, BadCondition<'a>> {
         if depth > Condition::MAX_DEPTH {
             return Err(BadCondition::TooDeep);

@@ -58,12 +58,12 @@ impl NamePattern {
 
 /// The names that rules may use.
 #[derive(Debug)]
-pub(super) struct Known<'a> {
+pub(super) struct KnownNames<'a> {
     pub(super) branches: &'a [(String, BranchId)],
     pub(super) groups: Vec<Group>,
 }
 
-impl Known<'_> {
+impl KnownNames<'_> {
     pub(super) fn branch(&self, name: &str) -> Option<BranchId> {
         self.branches.iter().find(|(known, _)| known == name).map(|(_, id)| *id)
     }
@@ -94,7 +94,7 @@ impl Known<'_> {
 pub(super) fn compile<'a>(
     specs: &[GroupSpec],
     branches: &'a [(String, BranchId)],
-) -> Result<Known<'a>, Vec<RuleError>> {
+) -> Result<KnownNames<'a>, Vec<RuleError>> {
     let (mut groups, mut errors) = (Vec::with_capacity(specs.len()), Vec::new());
     for (index, spec) in specs.iter().enumerate() {
         let mut resolver = Resolver { specs, branches, under_way: vec![index] };
@@ -111,7 +111,7 @@ pub(super) fn compile<'a>(
             errors.push(RuleError::ReservedName { name: spec.name.clone() });
         }
     }
-    if errors.is_empty() { Ok(Known { branches, groups }) } else { Err(errors) }
+    if errors.is_empty() { Ok(KnownNames { branches, groups }) } else { Err(errors) }
 }
 
 fn group(resolver: &mut Resolver<'_>, spec: &GroupSpec) -> Result<Group, RuleError> {

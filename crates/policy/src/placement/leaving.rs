@@ -9,11 +9,11 @@ use super::facts::{BranchView, FileFacts, Resident};
 use super::rules::{EntryInfo, Rules, Views};
 use super::slot::Set;
 use super::spec::TimeField;
-use super::spread::{Pick, Question};
+use super::spread::{Pick, SpreadRequest};
 use super::surroundings::Surroundings;
 
 /// Branches.
-pub(super) type Members = SmallVec<[BranchId; 8]>;
+pub(super) type BranchIds = SmallVec<[BranchId; 8]>;
 
 /// Whether a file may leave, and where to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Rules {
         }
         let mut limited = Views::from_slice(branches);
         self.limit_arrivals(&mut limited);
-        let question = Question {
+        let question = SpreadRequest {
             path: facts.path,
             need: facts.need(),
             branches: &limited,
@@ -117,7 +117,7 @@ impl Rules {
     }
 
     /// The branches that have a fill level.
-    pub(super) fn with_levels(&self) -> Members {
+    pub(super) fn with_levels(&self) -> BranchIds {
         self.evicts.iter().flat_map(|evict| evict.members.iter().copied()).collect()
     }
 

@@ -35,7 +35,7 @@ mod tests;
 pub use condition::check_glob;
 pub use error::RuleError;
 pub use evict::{Evict, Level, Selection, Urgency};
-pub use explain::{Explained, Part, Step};
+pub use explain::{Explained, ExplainedCondition, ExplainedRule};
 pub use facts::{Alike, BranchView, FileFacts, Inodes, Resident, Stage, Xattr};
 pub use glob::GlobError;
 pub use group::{Group, NamePattern};

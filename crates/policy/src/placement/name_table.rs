@@ -86,7 +86,7 @@ impl NameTable {
 }
 
 /// How a key stands to a text.
-enum Place {
+enum PrefixOrder {
     /// The text begins with the key.
     Begins,
     /// The key sorts before, and does not begin the text.
@@ -95,15 +95,15 @@ enum Place {
     After,
 }
 
-fn compare<'a>(key: impl Iterator<Item = &'a u8>, mut text: impl Iterator<Item = &'a u8>) -> Place {
+fn compare<'a>(key: impl Iterator<Item = &'a u8>, mut text: impl Iterator<Item = &'a u8>) -> PrefixOrder {
     for byte in key {
         match text.next().map_or(Ordering::Greater, |other| byte.cmp(other)) {
-            Ordering::Less => return Place::Before,
-            Ordering::Greater => return Place::After,
+            Ordering::Less => return PrefixOrder::Before,
+            Ordering::Greater => return PrefixOrder::After,
             Ordering::Equal => {}
         }
     }
-    Place::Begins
+    PrefixOrder::Begins
 }
 
 /// Keys in order, each with a link to the longest other key that begins it: all keys that begin a text are one chain.
@@ -145,12 +145,12 @@ impl<T> Chains<T> {
     }
 
     /// Values of the keys that begin a text, longest key first.
-    fn beginning(&self, compare: impl Fn(&[u8]) -> Place) -> impl Iterator<Item = &T> {
+    fn beginning(&self, compare: impl Fn(&[u8]) -> PrefixOrder) -> impl Iterator<Item = &T> {
         // The longest of them is the last key not after the text, or one of those that begin that key.
-        let end = self.nodes.partition_point(|node| !matches!(compare(&node.key), Place::After));
+        let end = self.nodes.partition_point(|node| !matches!(compare(&node.key), PrefixOrder::After));
         let mut next = end.checked_sub(1);
         while let Some(index) = next {
-            if matches!(compare(&self.nodes[index].key), Place::Begins) {
+            if matches!(compare(&self.nodes[index].key), PrefixOrder::Begins) {
                 break;
             }
             next = self.nodes[index].shorter.map(|index| index as usize);

@@ -10,7 +10,7 @@ use super::condition::Test;
 use super::domain::{Domain, Fact, Quantity, Reading};
 use super::expression::Expression;
 use super::glob::Glob;
-use super::rules::{EntryId, Names, Rule, Rules, When};
+use super::rules::{ConditionalEntry, EntryId, Names, Rule, Rules};
 use super::spec::Offline;
 
 /// A rule, or a pattern of the name table, that can never match.
@@ -81,7 +81,7 @@ impl Rules {
         never.flatten().collect()
     }
 
-    fn contradicts_itself(&self, when: &When) -> Option<Unreachable> {
+    fn contradicts_itself(&self, when: &ConditionalEntry) -> Option<Unreachable> {
         if let Some(reason) = self.impossible(&when.condition) {
             return Some(self.out_of_reach(when.entry, reason, false));
         }
@@ -102,7 +102,7 @@ impl Rules {
         Some(self.contradiction(condition, &facts))
     }
 
-    fn reach_of_rule(&self, when: &When, covers: &[Cover<'_>]) -> Option<Unreachable> {
+    fn reach_of_rule(&self, when: &ConditionalEntry, covers: &[Cover<'_>]) -> Option<Unreachable> {
         let mut possible = Domain::alternatives(&when.condition, Reading::Widest);
         self.require_active(&mut possible, when.entry);
         self.covered(when.entry, &possible, covers)

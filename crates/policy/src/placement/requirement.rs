@@ -77,9 +77,9 @@ impl<'a> Requirement<'a> {
 }
 
 /// Values that an attribute may have; negated, may not have. `None`: any value.
-type Values<'a> = (Option<&'a [Box<[u8]>]>, bool);
+type AttributeValues<'a> = (Option<&'a [Box<[u8]>]>, bool);
 
-fn values_imply(own: Values<'_>, wider: Values<'_>) -> bool {
+fn values_imply(own: AttributeValues<'_>, wider: AttributeValues<'_>) -> bool {
     let within = |inner: &[Box<[u8]>], outer: &[Box<[u8]>]| inner.iter().all(|value| outer.contains(value));
     match (own, wider) {
         ((Some(own), false), (Some(wider), false)) => within(own, wider),

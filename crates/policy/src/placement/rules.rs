@@ -69,15 +69,15 @@ pub enum Choice {
 
 /// The entry that a file falls under.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct MatchedEntry {
     pub(super) entry: EntryId,
     /// Only a hysteresis makes it match: the file stays where it is, but would not come here.
     pub(super) by_band: bool,
 }
 
-impl Found {
-    pub(super) fn outright(entry: EntryId) -> Found {
-        Found { entry, by_band: false }
+impl MatchedEntry {
+    pub(super) fn outright(entry: EntryId) -> MatchedEntry {
+        MatchedEntry { entry, by_band: false }
     }
 }
 
@@ -141,7 +141,7 @@ impl Asked {
         for rule in rules {
             match rule {
                 Rule::Names(_) => (asked.paths, asked.names) = (true, true),
-                Rule::When(When { condition, .. }) | Rule::Treat(Treat { condition, .. }) => {
+                Rule::When(ConditionalEntry { condition, .. }) | Rule::Treat(Treat { condition, .. }) => {
                     asked.sizes |= matches!(rule, Rule::When(_)) && condition.mentions(Test::is_of_size);
                     for test in condition.tests() {
                         asked.paths |= matches!(test, Test::Path { of: PathPart::Path, .. });
@@ -159,7 +159,7 @@ impl Asked {
 /// The names of extended attributes that rules and fill levels look at, each once.
 pub(super) fn xattrs_of(rules: &[Rule], evicts: &[Evict]) -> Vec<String> {
     let conditions = rules.iter().filter_map(|rule| match rule {
-        Rule::When(When { condition, .. }) | Rule::Treat(Treat { condition, .. }) => Some(condition),
+        Rule::When(ConditionalEntry { condition, .. }) | Rule::Treat(Treat { condition, .. }) => Some(condition),
         Rule::Names(_) => None,
     });
     let conditions = conditions.chain(evicts.iter().map(|evict| &evict.only));
@@ -176,7 +176,7 @@ pub(super) fn xattrs_of(rules: &[Rule], evicts: &[Evict]) -> Vec<String> {
 /// A rule, or the name table.
 #[derive(Debug, Clone)]
 pub(super) enum Rule {
-    When(When),
+    When(ConditionalEntry),
     Treat(Treat),
     Names(Names),
 }
@@ -197,7 +197,7 @@ impl Treat {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct When {
+pub(super) struct ConditionalEntry {
     pub(super) entry: EntryId,
     pub(super) has_band: bool,
     pub(super) condition: Expression,
@@ -364,11 +364,11 @@ impl Rules {
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         resident: Option<&Resident>,
-    ) -> Found {
+    ) -> MatchedEntry {
         let mut buffer = Views::new();
         let branches = self.for_conditions(branches, &mut buffer);
         let found = self.ordered.iter().find_map(|rule| self.decided_by(rule, facts, branches, resident));
-        found.unwrap_or(Found::outright(self.default_entry()))
+        found.unwrap_or(MatchedEntry::outright(self.default_entry()))
     }
 
     /// The entry of one rule, or of one name table, that a file falls under.
@@ -378,14 +378,14 @@ impl Rules {
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         resident: Option<&Resident>,
-    ) -> Option<Found> {
+    ) -> Option<MatchedEntry> {
         match rule {
             Rule::When(when) => self.matches(when, facts, branches, resident),
             Rule::Treat(_) => None,
             Rule::Names(names) => {
                 let usable = |pattern| !self.inactive(names.entry(pattern), branches);
                 let pattern = names.table.find(facts.path, usable)?;
-                Some(Found::outright(names.entry(pattern)))
+                Some(MatchedEntry::outright(names.entry(pattern)))
             }
         }
     }
@@ -396,7 +396,12 @@ impl Rules {
 
     /// Whether the hystereses of a rule count for a file. They do if it is on a branch that the rule's list names, and
     /// not on one that it has to leave in any case.
-    pub(super) fn is_home(&self, when: &When, branches: &[BranchView], resident: Option<&Resident>) -> bool {
+    pub(super) fn is_home(
+        &self,
+        when: &ConditionalEntry,
+        branches: &[BranchView],
+        resident: Option<&Resident>,
+    ) -> bool {
         let may_stay = |branch| view(branches, branch).is_none_or(|view| view.writable || !view.online);
         let listed = |branch| {
             let named = self.entries[when.entry.index()].to.iter().filter(|slot| slot.id.is_some());
@@ -407,15 +412,15 @@ impl Rules {
 
     pub(super) fn matches(
         &self,
-        when: &When,
+        when: &ConditionalEntry,
         facts: &FileFacts<'_>,
         branches: &[BranchView],
         resident: Option<&Resident>,
-    ) -> Option<Found> {
+    ) -> Option<MatchedEntry> {
         let holds = |home| when.condition.holds(&|test| test.verdict(facts, branches, home) == Verdict::Holds);
         let outright = holds(false);
         let by_band = !outright && self.is_home(when, branches, resident) && holds(true);
         let matched = (outright || by_band) && !self.inactive(when.entry, branches);
-        matched.then_some(Found { entry: when.entry, by_band })
+        matched.then_some(MatchedEntry { entry: when.entry, by_band })
     }
 }

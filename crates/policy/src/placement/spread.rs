@@ -16,12 +16,12 @@ use super::spec::{Narrow, SpreadOrder, TogetherFull};
 use super::surroundings::{Held, Surroundings};
 
 /// A member with its view.
-type Member<'a> = (BranchId, &'a BranchView);
-type Members<'a> = SmallVec<[Member<'a>; 8]>;
+type MemberView<'a> = (BranchId, &'a BranchView);
+type MemberViews<'a> = SmallVec<[MemberView<'a>; 8]>;
 
 /// What a choice is made for and from.
 #[derive(Clone, Copy)]
-pub(super) struct Question<'a> {
+pub(super) struct SpreadRequest<'a> {
     pub(super) path: &'a [u8],
     pub(super) need: ByteSize,
     pub(super) branches: &'a [BranchView],
@@ -62,7 +62,7 @@ pub(super) enum Pick {
 
 impl Set {
     /// Chooses a member for a file.
-    pub(super) fn pick(&self, groups: &[Group], question: &Question<'_>) -> Pick {
+    pub(super) fn pick(&self, groups: &[Group], question: &SpreadRequest<'_>) -> Pick {
         let Some((index, group)) = self.group.and_then(|index| Some((index, groups.get(index)?))) else {
             return one_of(question.with_room(&self.members), SpreadOrder::MostFree, |members| {
                 most_free(members, SpreadOrder::MostFree)
@@ -94,10 +94,10 @@ impl Set {
     }
 
     /// The member that holds most of the directory that the file is kept together with. None: the spread decides.
-    fn pick_together(&self, group: &Group, question: &Question<'_>) -> Option<Pick> {
+    fn pick_together(&self, group: &Group, question: &SpreadRequest<'_>) -> Option<Pick> {
         let dir = group.kept_together(question.path)?;
         let held = question.open(&self.members).map(|member| (question.around.held_below(dir, member.0), member));
-        let holds: SmallVec<[(Held, Member<'_>); 8]> = held.filter(|(held, _)| *held > Held::default()).collect();
+        let holds: SmallVec<[(Held, MemberView<'_>); 8]> = held.filter(|(held, _)| *held > Held::default()).collect();
         let (_, (holder, view)) = holds.into_iter().rev().max_by_key(|(held, _)| *held)?;
         if !question.excluding.contains(&holder) && question.fits(holder, view) {
             return Some(Pick::Member(holder, How::Together));
@@ -106,10 +106,16 @@ impl Set {
     }
 
     /// Those of `members`, which have room, that count by the directories they have. None: all count.
-    fn narrow_down<'a>(&self, narrow: Narrow, members: &Members<'a>, question: &Question<'a>) -> Option<Members<'a>> {
+    fn narrow_down<'a>(
+        &self,
+        narrow: Narrow,
+        members: &MemberViews<'a>,
+        question: &SpreadRequest<'a>,
+    ) -> Option<MemberViews<'a>> {
         let has = |dir: &[u8], id| question.around.has_directory(id, dir);
         let own = parent(question.path)?;
-        let with = |dir: &[u8]| -> Members<'a> { members.iter().copied().filter(|(id, _)| has(dir, *id)).collect() };
+        let with =
+            |dir: &[u8]| -> MemberViews<'a> { members.iter().copied().filter(|(id, _)| has(dir, *id)).collect() };
         let with_own = with(own);
         if !with_own.is_empty() {
             return Some(with_own);
@@ -119,7 +125,7 @@ impl Set {
             Narrow::OnlySamePath => {
                 // Also one that takes no new files.
                 let is_open = |id| view(question.branches, id).is_some_and(BranchView::open);
-                self.members.iter().any(|id| is_open(*id) && has(own, *id)).then(Members::new)
+                self.members.iter().any(|id| is_open(*id) && has(own, *id)).then(MemberViews::new)
             }
             Narrow::NearestPath => {
                 let above = std::iter::successors(parent(own), |dir| parent(dir));
@@ -129,15 +135,15 @@ impl Set {
     }
 }
 
-impl<'a> Question<'a> {
+impl<'a> SpreadRequest<'a> {
     /// Those that take new files.
-    fn open(&self, members: &[BranchId]) -> impl Iterator<Item = Member<'a>> {
+    fn open(&self, members: &[BranchId]) -> impl Iterator<Item = MemberView<'a>> {
         let branches = self.branches;
         members.iter().filter_map(move |&id| Some((id, view(branches, id).filter(|view| view.takes_new())?)))
     }
 
-    fn with_room(&self, members: &[BranchId]) -> Members<'a> {
-        let has_room = |(id, view): &Member<'a>| !self.excluding.contains(id) && (self.room)(view, self.need);
+    fn with_room(&self, members: &[BranchId]) -> MemberViews<'a> {
+        let has_room = |(id, view): &MemberView<'a>| !self.excluding.contains(id) && (self.room)(view, self.need);
         self.open(members).filter(has_room).collect()
     }
 
@@ -156,9 +162,9 @@ impl<'a> Question<'a> {
 }
 
 fn one_of<'a>(
-    members: Members<'a>,
+    members: MemberViews<'a>,
     order: SpreadOrder,
-    choose: impl FnOnce(Members<'a>) -> Option<Member<'a>>,
+    choose: impl FnOnce(MemberViews<'a>) -> Option<MemberView<'a>>,
 ) -> Pick {
     match members.as_slice() {
         [] => Pick::Full,
@@ -174,7 +180,7 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// By free or used space. Backwards, so that the first in order wins a tie.
-fn most_free(members: Members<'_>, order: SpreadOrder) -> Option<Member<'_>> {
+fn most_free(members: MemberViews<'_>, order: SpreadOrder) -> Option<MemberView<'_>> {
     let used = |view: &BranchView| view.total.0.saturating_sub(view.free.0);
     let share = |view: &BranchView| u128::from(view.free.0) * (1 << 32) / u128::from(view.total.0.max(1));
     let mut members = members.into_iter();
@@ -187,8 +193,8 @@ fn most_free(members: Members<'_>, order: SpreadOrder) -> Option<Member<'_>> {
     }
 }
 
-fn by_chance<'a>(members: &Members<'a>, order: SpreadOrder, draw: u64) -> Option<Member<'a>> {
-    let weight = |(_, view): &Member<'_>| match order {
+fn by_chance<'a>(members: &MemberViews<'a>, order: SpreadOrder, draw: u64) -> Option<MemberView<'a>> {
+    let weight = |(_, view): &MemberView<'_>| match order {
         // One that does not say how much is free has a small chance.
         SpreadOrder::RandomByFree => u128::from(view.free.0.max(1)),
         _ => 1,
@@ -208,7 +214,7 @@ fn share_of(draw: u64, of: u128) -> u128 {
 }
 
 /// The next in the group's order after the one that got the last file.
-fn after<'a>(members: &Members<'a>, all: &[BranchId], last: Option<BranchId>) -> Option<Member<'a>> {
+fn after<'a>(members: &MemberViews<'a>, all: &[BranchId], last: Option<BranchId>) -> Option<MemberView<'a>> {
     let place = |id: BranchId| all.iter().position(|member| *member == id);
     let last = last.and_then(place);
     let next = members.iter().find(|(id, _)| last.is_none_or(|last| place(*id) > Some(last)));
@@ -216,7 +222,7 @@ fn after<'a>(members: &Members<'a>, all: &[BranchId], last: Option<BranchId>) ->
 }
 
 /// The first with more free space than the mark, which falls by halves until there is one.
-fn above_mark<'a>(members: &Members<'a>, largest: u64) -> Option<Member<'a>> {
+fn above_mark<'a>(members: &MemberViews<'a>, largest: u64) -> Option<MemberView<'a>> {
     let mut mark = largest / 2;
     loop {
         let above = members.iter().find(|(_, view)| view.free.0 > mark);

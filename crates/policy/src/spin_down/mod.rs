@@ -22,7 +22,7 @@ use umbrella_units::Nanos;
 
 use crate::error::PolicyError;
 use crate::param_info::ParamInfo;
-use crate::params::{Params, Spec, Values};
+use crate::params::{ParamValues, Params, Spec};
 
 pub use costs::Costs;
 pub use registry::{find_spin_down, spin_downs};
@@ -54,7 +54,7 @@ pub struct SpinDownInfo {
     /// Whether it has to be told the future, which only the lab can.
     pub offline: bool,
     /// Makes one.
-    pub build: fn(&Values, Costs) -> Box<dyn Timeout>,
+    pub build: fn(&ParamValues, Costs) -> Box<dyn Timeout>,
 }
 
 /// A period of idleness that is not over.

@@ -20,11 +20,11 @@ use umbrella_units::{Nanos, Pages};
 
 pub use crate::error::PolicyError as WriteBackError;
 pub use crate::param_info::{ParamInfo, ParamKind};
-pub use crate::params::{Params, Spec, Values};
+pub use crate::params::{ParamValues, Params, Spec};
 pub use event::{DirtyPage, Event};
 pub use index::{
-    Age, Applied, BlockNeeds, DirtyFile, DirtyIndex, FileOrder, Known, Memory, Needs, Recency, Segments, Usage, Zone,
-    ZoneNeeds, ZoneOrder,
+    Age, Applied, BlockNeeds, DirtyFile, DirtyIndex, FileOrder, IndexedPage, Memory, Needs, Recency, Segments, Usage,
+    Zone, ZoneNeeds, ZoneOrder,
 };
 pub use policy::{PageTimes, Policy, PolicyInfo, Write};
 pub use registry::{find_policy, policies};

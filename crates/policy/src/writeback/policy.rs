@@ -5,7 +5,7 @@ use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};
 use super::event::DirtyPage;
 use super::index::{DirtyIndex, Needs};
 use crate::param_info::ParamInfo;
-use crate::params::Values;
+use crate::params::ParamValues;
 
 /// Chooses the dirty pages that go to disk next.
 pub trait Policy: Send {
@@ -56,14 +56,14 @@ pub struct PageTimes {
 
 /// Counts the pages that a selection has taken.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Goal {
+pub(super) struct SelectionTarget {
     until: usize,
 }
 
-impl Goal {
+impl SelectionTarget {
     /// The goal of `want` pages more than `out` holds already.
-    pub(super) fn new(want: Pages, out: &[DirtyPage]) -> Goal {
-        Goal { until: usize::try_from(want.0).unwrap_or(usize::MAX).saturating_add(out.len()) }
+    pub(super) fn new(want: Pages, out: &[DirtyPage]) -> SelectionTarget {
+        SelectionTarget { until: usize::try_from(want.0).unwrap_or(usize::MAX).saturating_add(out.len()) }
     }
 
     /// How many pages are still wanted.
@@ -93,5 +93,5 @@ pub struct PolicyInfo {
     /// What it keeps of the dirty pages, in words.
     pub keeps: &'static str,
     /// Makes one.
-    pub build: fn(&Values) -> Box<dyn Policy>,
+    pub build: fn(&ParamValues) -> Box<dyn Policy>,
 }

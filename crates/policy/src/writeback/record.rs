@@ -30,7 +30,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::{DirtyPage, Event};
 
-pub use read::Reader;
+pub use read::RecordReader;
 pub use write::Recorder;
 
 /// The version that is written.
@@ -47,7 +47,7 @@ const MOST_SELECTED: u64 = 4 << 20;
 
 /// What a record holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum RecordEntry {
     /// Something happened.
     Event(Nanos, Event),
     /// The policy was asked.

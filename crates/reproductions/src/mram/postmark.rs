@@ -2,7 +2,7 @@
 
 use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::workload::{ClientId, Scale, Seed, Step, build_workload};
+use umbrella_lab::workload::{ClientId, FileOperation, Scale, Seed, build_workload};
 use umbrella_lab::write_back::WriteBackCell;
 use umbrella_units::Nanos;
 
@@ -69,7 +69,7 @@ pub(super) fn deleted(outcome: &Outcome) -> u64 {
     };
     while workload.prepare().is_some() {}
     let steps = std::iter::from_fn(|| workload.next(ClientId(0), Nanos(0)));
-    steps.filter(|step| matches!(step, Step::Delete { .. })).count() as u64
+    steps.filter(|step| matches!(step, FileOperation::Delete { .. })).count() as u64
 }
 
 /// Figure 4.5: files that are deleted while they are staged.

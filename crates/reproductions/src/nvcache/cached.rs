@@ -7,7 +7,7 @@ use umbrella_lab::hybrid::{Cache, HybridInput, HybridOutcome, HybridSetup};
 use umbrella_lab::result::Table;
 
 use super::runs::megabytes;
-use super::{Cells, Runs};
+use super::{FlashCells, FlashRuns};
 use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str =
@@ -21,11 +21,11 @@ fn setup() -> HybridSetup {
     HybridSetup { cache: Cache::Infinite, ..HybridSetup::default() }
 }
 
-pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> FlashCells {
     Ok(Cell::grid(inputs, &[setup()]))
 }
 
-pub(super) fn show_days(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show_days(runs: &FlashRuns<'_>) -> Vec<Table> {
     let outcomes: Vec<_> = runs.outcomes().collect();
     let days_of = |outcome: &HybridOutcome| (outcome.time_s / 86_400.0).ceil() as usize;
     let days = outcomes.iter().map(|outcome| days_of(outcome)).max().unwrap_or(0);
@@ -50,7 +50,7 @@ pub(super) fn show_days(runs: &Runs<'_>) -> Vec<Table> {
     }]
 }
 
-pub(super) fn show_sleeps(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show_sleeps(runs: &FlashRuns<'_>) -> Vec<Table> {
     let head = ["trace", "sleeps", "mean", "median", "90 %", "99 %", "most"].map(str::to_owned).to_vec();
     let row = |outcome: &HybridOutcome| {
         let per = outcome.redirected.per_sleep;
@@ -65,7 +65,7 @@ pub(super) fn show_sleeps(runs: &Runs<'_>) -> Vec<Table> {
     }]
 }
 
-pub(super) fn measure_sleeps(runs: &Runs<'_>) -> Vec<Measured> {
+pub(super) fn measure_sleeps(runs: &FlashRuns<'_>) -> Vec<Measured> {
     let most = |input: &HybridInput| {
         let most = runs.of(input, &setup())?.redirected.per_sleep.max;
         Some(Measured::new("most", most as f64 / 1e6).on(&input.name))

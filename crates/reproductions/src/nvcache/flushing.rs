@@ -5,10 +5,10 @@ use std::sync::Arc;
 use umbrella_lab::experiment::Cell;
 use umbrella_lab::hybrid::{FlushFigures, HybridInput, HybridSetup};
 use umbrella_lab::result::Table;
-use umbrella_policy::flash_cache::{Algorithm, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 
 use super::runs::{EACH_AND_FULL, PAPERS, alone, less, setup as paper_setup, share};
-use super::{Cells, NAME, Runs};
+use super::{FlashCells, FlashRuns, NAME};
 use crate::frozen::is_frozen_input;
 use crate::{Effort, Measured};
 
@@ -30,20 +30,20 @@ enum Buffer {
     Off,
 }
 
-fn setup(when: When, algorithm: Algorithm, buffer: Buffer) -> HybridSetup {
+fn setup(when: FlushTrigger, algorithm: Algorithm, buffer: Buffer) -> HybridSetup {
     HybridSetup { write_cache: (buffer == Buffer::Off).then_some(false), ..paper_setup(when, algorithm) }
 }
 
-fn all(inputs: &[Arc<HybridInput>], buffer: Buffer) -> Cells {
-    let of = |&when: &When| Algorithm::ALL.map(|algorithm| setup(when, algorithm, buffer));
+fn all(inputs: &[Arc<HybridInput>], buffer: Buffer) -> FlashCells {
+    let of = |&when: &FlushTrigger| Algorithm::ALL.map(|algorithm| setup(when, algorithm, buffer));
     Ok(Cell::grid(inputs, &EACH_AND_FULL.iter().flat_map(of).collect::<Vec<_>>()))
 }
 
-pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> FlashCells {
     all(inputs, Buffer::On)
 }
 
-pub(super) fn unbuffered(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
+pub(super) fn unbuffered(inputs: &[Arc<HybridInput>], _: Effort) -> FlashCells {
     all(inputs, Buffer::Off)
 }
 
@@ -58,14 +58,14 @@ enum Timing {
 
 /// Of one input.
 struct Times<'a> {
-    runs: &'a Runs<'a>,
+    runs: &'a FlashRuns<'a>,
     input: &'a HybridInput,
     buffer: Buffer,
     timing: Timing,
 }
 
 impl Times<'_> {
-    fn of(&self, when: When, algorithm: Algorithm) -> FlushFigures {
+    fn of(&self, when: FlushTrigger, algorithm: Algorithm) -> FlushFigures {
         let setup = setup(when, algorithm, self.buffer);
         let flushes = self.runs.of(self.input, &setup).map_or_else(FlushFigures::default, |outcome| outcome.flushes);
         if self.timing == Timing::Alone { alone(flushes) } else { flushes }
@@ -87,7 +87,7 @@ impl Times<'_> {
     }
 
     /// By how many percent the writes to the disk are fewer with merging than without.
-    fn fewer_writes(&self, when: When) -> f64 {
+    fn fewer_writes(&self, when: FlushTrigger) -> f64 {
         less(self.of(when, Algorithm::Alg1).writes as f64, self.of(when, Algorithm::Alg4).writes as f64)
     }
 
@@ -99,7 +99,7 @@ impl Times<'_> {
 
     /// By how many percent `full` is below `each`.
     fn cut(&self, algorithm: Algorithm) -> f64 {
-        less(self.of(When::Each, algorithm).time_s, self.of(When::Full, algorithm).time_s)
+        less(self.of(FlushTrigger::Each, algorithm).time_s, self.of(FlushTrigger::Full, algorithm).time_s)
     }
 }
 
@@ -111,7 +111,7 @@ fn of_all(cases: impl IntoIterator<Item = bool>) -> f64 {
 
 /// What the text says of figure 5, and the conclusion of it, of the frozen inputs together and of each other one alone.
 /// How flushes are timed matters to times only.
-pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
+pub(super) fn measure(runs: &FlashRuns<'_>) -> Vec<Measured> {
     let queued = timed(runs, Timing::Queued);
     let alone = timed(runs, Timing::Alone).into_iter().filter(|measured| !COUNTS.contains(&measured.name()));
     queued.into_iter().chain(alone.map(|measured| measured.in_reading("alone"))).collect()
@@ -120,7 +120,7 @@ pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
 /// Claims about counts, which are the same however flushes are timed.
 const COUNTS: [&str; 2] = ["merging", "sectors"];
 
-fn timed(runs: &Runs<'_>, timing: Timing) -> Vec<Measured> {
+fn timed(runs: &FlashRuns<'_>, timing: Timing) -> Vec<Measured> {
     let of = |input| Times { runs, input, buffer: Buffer::On, timing };
     let (frozen, new): (Vec<_>, Vec<_>) =
         runs.inputs().map(of).partition(|times| is_frozen_input(NAME, "5", &times.input.name));
@@ -141,7 +141,8 @@ fn figures_of(inputs: &[Times<'_>]) -> [(&'static str, f64); 10] {
     let dominates = of_all(disks.map(|of| share(of.disk_s, of.disk_s + of.flash_s) > 50.0));
     let two_against_one = |of: fn(&FlushFigures) -> f64| {
         inputs.iter().map(move |times| {
-            let [one, two] = [Algorithm::Alg1, Algorithm::Alg2].map(|algorithm| of(&times.of(When::Each, algorithm)));
+            let [one, two] =
+                [Algorithm::Alg1, Algorithm::Alg2].map(|algorithm| of(&times.of(FlushTrigger::Each, algorithm)));
             -less(one, two)
         })
     };
@@ -161,15 +162,15 @@ fn figures_of(inputs: &[Times<'_>]) -> [(&'static str, f64); 10] {
     ]
 }
 
-pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show(runs: &FlashRuns<'_>) -> Vec<Table> {
     show_with(runs, Buffer::On)
 }
 
-pub(super) fn show_unbuffered(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show_unbuffered(runs: &FlashRuns<'_>) -> Vec<Table> {
     show_with(runs, Buffer::Off)
 }
 
-fn show_with(runs: &Runs<'_>, buffer: Buffer) -> Vec<Table> {
+fn show_with(runs: &FlashRuns<'_>, buffer: Buffer) -> Vec<Table> {
     let head = [
         "algorithm",
         "each: total s",

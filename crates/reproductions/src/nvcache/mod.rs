@@ -36,13 +36,13 @@ const WEEKS: [&str; 5] =
     ["msr_rsrch_1_week", "msr_wdev_1_week", "msr_wdev_3_week", "msr_hm_1_writes90h", "hplajw_1992_week"];
 
 /// A figure of the paper.
-pub type Figure = InputFigure<HybridSetup>;
-type Cells = on_inputs::Cells<HybridSetup>;
-type Runs<'a> = on_inputs::Runs<'a, HybridSetup>;
+pub type FlashFigure = InputFigure<HybridSetup>;
+type FlashCells = on_inputs::Cells<HybridSetup>;
+type FlashRuns<'a> = on_inputs::Runs<'a, HybridSetup>;
 
 /// All figures, in order.
-pub static FIGURES: &[Figure] = &[
-    Figure {
+pub static FIGURES: &[FlashFigure] = &[
+    FlashFigure {
         id: "2.1",
         title: "what wakes the disk",
         assumed: waking::ASSUMED,
@@ -50,7 +50,7 @@ pub static FIGURES: &[Figure] = &[
         measure: waking::measure,
         show: waking::show,
     },
-    Figure {
+    FlashFigure {
         id: "3",
         title: "data cached over the days, infinite flash",
         assumed: cached::DAYS_ASSUMED,
@@ -58,7 +58,7 @@ pub static FIGURES: &[Figure] = &[
         measure: no_claims,
         show: cached::show_days,
     },
-    Figure {
+    FlashFigure {
         id: "4",
         title: "data cached each time that the disk sleeps, infinite flash",
         assumed: cached::ASSUMED,
@@ -66,7 +66,7 @@ pub static FIGURES: &[Figure] = &[
         measure: cached::measure_sleeps,
         show: cached::show_sleeps,
     },
-    Figure {
+    FlashFigure {
         id: "5",
         title: "flush time by algorithm, 64 MB of flash, 16 MB of memory",
         assumed: flushing::ASSUMED,
@@ -74,7 +74,7 @@ pub static FIGURES: &[Figure] = &[
         measure: flushing::measure,
         show: flushing::show,
     },
-    Figure {
+    FlashFigure {
         id: "Unbuffered",
         title: "figure 5 without the disk's own write buffer (ours)",
         assumed: flushing::UNBUFFERED,
@@ -82,7 +82,7 @@ pub static FIGURES: &[Figure] = &[
         measure: no_claims,
         show: flushing::show_unbuffered,
     },
-    Figure {
+    FlashFigure {
         id: "Choices",
         title: "every choice of when, how and when to sleep (ours)",
         assumed: ours::CHOICES_ASSUMED,
@@ -90,7 +90,7 @@ pub static FIGURES: &[Figure] = &[
         measure: no_claims,
         show: ours::show_choices,
     },
-    Figure {
+    FlashFigure {
         id: "Flash",
         title: "more and less flash (ours)",
         assumed: "",
@@ -98,7 +98,7 @@ pub static FIGURES: &[Figure] = &[
         measure: no_claims,
         show: ours::show_flash_sizes,
     },
-    Figure {
+    FlashFigure {
         id: "Memory",
         title: "more and less memory for flushing (ours)",
         assumed: "",
@@ -109,7 +109,7 @@ pub static FIGURES: &[Figure] = &[
 ];
 
 /// The figures of that number; all when `None`.
-pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
+pub fn choose(figure: Option<&str>) -> Result<Vec<&'static FlashFigure>, UnknownPaper> {
     on_inputs::choose(NAME, FIGURES, figure)
 }
 

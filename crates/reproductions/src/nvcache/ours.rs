@@ -5,11 +5,11 @@ use std::sync::Arc;
 use umbrella_lab::experiment::Cell;
 use umbrella_lab::hybrid::{Cache, HybridInput, HybridOutcome, HybridSetup};
 use umbrella_lab::result::Table;
-use umbrella_policy::flash_cache::{Algorithm, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 use umbrella_units::ByteSize;
 
 use super::runs::{EACH_AND_FULL, setup};
-use super::{Cells, Runs};
+use super::{FlashCells, FlashRuns};
 use crate::Effort;
 
 pub(super) const CHOICES_ASSUMED: &str = "\"never\" is a disk that never sleeps. Without flash, every write wakes the disk. \"optimum\" sees the \
@@ -30,13 +30,13 @@ fn algorithms(effort: Effort) -> &'static [Algorithm] {
     }
 }
 
-pub(super) fn choices(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
+pub(super) fn choices(inputs: &[Arc<HybridInput>], effort: Effort) -> FlashCells {
     let none = Cache::Finite(ByteSize(0));
     let mut setups = vec![HybridSetup { spin_down: "never".to_owned(), cache: none, ..HybridSetup::default() }];
     for spin_down in sleepers(effort) {
         let spin_down = || (*spin_down).to_owned();
         setups.push(HybridSetup { spin_down: spin_down(), cache: none, ..HybridSetup::default() });
-        for when in When::ALL {
+        for when in FlushTrigger::ALL {
             let of = |&algorithm: &Algorithm| HybridSetup { spin_down: spin_down(), ..setup(when, algorithm) };
             setups.extend(algorithms(effort).iter().map(of));
         }
@@ -63,7 +63,7 @@ fn head(first: &[&str]) -> Vec<String> {
 }
 
 /// A table an input, a row a run.
-fn tables(runs: &Runs<'_>, first: &[&str], row: impl Fn(&HybridSetup) -> Vec<String>) -> Vec<Table> {
+fn tables(runs: &FlashRuns<'_>, first: &[&str], row: impl Fn(&HybridSetup) -> Vec<String>) -> Vec<Table> {
     let table = |input: &HybridInput| {
         let rows = runs.on(input).map(|(setup, outcome)| [row(setup), energy_and_time(outcome)].concat()).collect();
         Table { title: input.name.clone(), head: head(first), rows }
@@ -71,7 +71,7 @@ fn tables(runs: &Runs<'_>, first: &[&str], row: impl Fn(&HybridSetup) -> Vec<Str
     runs.inputs().map(table).collect()
 }
 
-pub(super) fn show_choices(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show_choices(runs: &FlashRuns<'_>) -> Vec<Table> {
     tables(runs, &["sleeps", "when", "how"], |setup| {
         let (when, how) = match setup.cache {
             Cache::Finite(ByteSize(0)) => ("no flash", ""),
@@ -81,13 +81,13 @@ pub(super) fn show_choices(runs: &Runs<'_>) -> Vec<Table> {
     })
 }
 
-pub(super) fn flash_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
+pub(super) fn flash_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> FlashCells {
     let sizes: &[u64] = match effort {
         Effort::Full => &[4, 8, 16, 32, 64, 128, 256, 512, 1024],
         Effort::Quick => &[4, 64, 1024],
     };
     let mut setups = Vec::new();
-    for when in [When::Each, When::Full, When::Piggyback] {
+    for when in [FlushTrigger::Each, FlushTrigger::Full, FlushTrigger::Piggyback] {
         for size in sizes {
             let cache = Cache::Finite(ByteSize(size << 20));
             setups.push(HybridSetup { cache, ..setup(when, Algorithm::Alg4) });
@@ -96,7 +96,7 @@ pub(super) fn flash_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells 
     Ok(Cell::grid(inputs, &setups))
 }
 
-pub(super) fn show_flash_sizes(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show_flash_sizes(runs: &FlashRuns<'_>) -> Vec<Table> {
     tables(runs, &["when", "flash"], |setup| {
         let size = match setup.cache {
             Cache::Finite(size) => size.to_string(),
@@ -106,7 +106,7 @@ pub(super) fn show_flash_sizes(runs: &Runs<'_>) -> Vec<Table> {
     })
 }
 
-pub(super) fn memory_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells {
+pub(super) fn memory_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> FlashCells {
     let sizes: &[u64] = match effort {
         Effort::Full => &[1, 2, 4, 8, 16, 32, 64],
         Effort::Quick => &[1, 16, 64],
@@ -123,9 +123,9 @@ pub(super) fn memory_sizes(inputs: &[Arc<HybridInput>], effort: Effort) -> Cells
 }
 
 /// A row a size, a column an algorithm: seconds of flushing.
-pub(super) fn show_memory_sizes(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show_memory_sizes(runs: &FlashRuns<'_>) -> Vec<Table> {
     let table = |input: &HybridInput| {
-        let mut columns: Vec<(When, Algorithm)> = Vec::new();
+        let mut columns: Vec<(FlushTrigger, Algorithm)> = Vec::new();
         let mut sizes: Vec<ByteSize> = Vec::new();
         for (&HybridSetup { when, algorithm, memory, .. }, _) in runs.on(input) {
             if !columns.contains(&(when, algorithm)) {
@@ -138,7 +138,7 @@ pub(super) fn show_memory_sizes(runs: &Runs<'_>) -> Vec<Table> {
         let mut head = vec!["memory".to_owned()];
         head.extend(columns.iter().map(|(when, algorithm)| format!("{when} {algorithm} s")));
         let row = |&memory: &ByteSize| {
-            let time = |&(when, algorithm): &(When, Algorithm)| {
+            let time = |&(when, algorithm): &(FlushTrigger, Algorithm)| {
                 let outcome = runs.of(input, &HybridSetup { memory, ..setup(when, algorithm) });
                 outcome.map_or_else(String::new, |outcome| format!("{:.1}", outcome.flushes.time_s))
             };

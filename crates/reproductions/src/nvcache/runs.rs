@@ -1,16 +1,16 @@
 //! What is run, and how outcomes compare.
 
 use umbrella_lab::hybrid::{FlushFigures, HybridSetup};
-use umbrella_policy::flash_cache::{Algorithm, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 
 /// The paper's algorithms.
 pub(super) const PAPERS: [Algorithm; 4] = [Algorithm::Alg1, Algorithm::Alg2, Algorithm::Alg3, Algorithm::Alg4];
 
 /// The paper's times of flushing.
-pub(super) const EACH_AND_FULL: [When; 2] = [When::Each, When::Full];
+pub(super) const EACH_AND_FULL: [FlushTrigger; 2] = [FlushTrigger::Each, FlushTrigger::Full];
 
 /// The paper's disk, flushed then and so.
-pub(super) fn setup(when: When, algorithm: Algorithm) -> HybridSetup {
+pub(super) fn setup(when: FlushTrigger, algorithm: Algorithm) -> HybridSetup {
     HybridSetup { when, algorithm, ..HybridSetup::default() }
 }
 

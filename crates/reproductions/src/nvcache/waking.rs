@@ -8,13 +8,13 @@ use umbrella_lab::result::Table;
 use umbrella_policy::flash_cache::Algorithm;
 
 use super::runs::{EACH_AND_FULL, alone, less, setup, share};
-use super::{Cells, Runs};
+use super::{FlashCells, FlashRuns};
 use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "Flushes use algorithm 1. Traces without reads are left out. A spin-up for the flush at the end of the \
      trace does not count.";
 
-pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> FlashCells {
     Ok(Cell::grid(inputs, &EACH_AND_FULL.map(|when| setup(when, Algorithm::Alg1))))
 }
 
@@ -43,7 +43,7 @@ fn longer(each: FlushFigures, full: FlushFigures) -> f64 {
     -less(mean_s(&each), mean_s(&full))
 }
 
-pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
+pub(super) fn measure(runs: &FlashRuns<'_>) -> Vec<Measured> {
     let mut measured = Vec::new();
     for input in runs.inputs().filter(|input| input.reads()) {
         let [each, full] = EACH_AND_FULL.map(|when| runs.of(input, &setup(when, Algorithm::Alg1)));
@@ -63,7 +63,7 @@ pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
     measured
 }
 
-pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show(runs: &FlashRuns<'_>) -> Vec<Table> {
     let head = ["trace", "when", "woken", "by a read", "by a full log", "reads asleep", "served by flash"];
     let row = |outcome: &HybridOutcome| {
         let wakes = outcome.wakes;

@@ -10,7 +10,7 @@ use super::runs::{
     POLICIES, VICTIMS, cells as all_of, judged, least, most, of_policies, papers, reductions, regions, short,
     utilisations_of,
 };
-use super::{Cells, Runs};
+use super::{LogCells, LogRuns};
 use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "Of the paper's traces one week is public, of hplajw. Its claims are tested on our traces and on locality x/y \
@@ -23,7 +23,7 @@ pub(super) const ASSUMED: &str = "Of the paper's traces one week is public, of h
      claim is judged.";
 
 /// Of the inputs with one locality, the one that reads as well: reads make no copies.
-pub(super) fn cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<LogInput>], effort: Effort) -> LogCells {
     let asked = inputs.iter().enumerate().filter(|(number, _)| *number != 2).map(|(_, input)| input);
     all_of(asked, &papers(effort))
 }
@@ -34,7 +34,7 @@ fn copied(outcome: &LogOutcome) -> u64 {
 
 /// By how many percent copies grow from one utilisation to the next, with any of the policies; nothing where nothing is
 /// copied yet.
-fn growth(runs: &Runs<'_>, input: &LogInput) -> Vec<f64> {
+fn growth(runs: &LogRuns<'_>, input: &LogInput) -> Vec<f64> {
     let of = |(_, count, victim): (&str, u32, Victim)| {
         let at = |share: &u32| runs.of(input, &regions(count, victim, *share)).map(copied);
         let all: Vec<u64> = utilisations_of(runs, input).iter().filter_map(at).collect();
@@ -48,7 +48,7 @@ fn growth(runs: &Runs<'_>, input: &LogInput) -> Vec<f64> {
 }
 
 /// Nothing is measured where a plain log copies nothing.
-pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
+pub(super) fn measure(runs: &LogRuns<'_>) -> Vec<Measured> {
     let mut measured = Vec::new();
     for together in judged(runs) {
         let mut add = |name: String, value| measured.push(together.measured(name, value));
@@ -63,6 +63,6 @@ pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
     measured
 }
 
-pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show(runs: &LogRuns<'_>) -> Vec<Table> {
     of_policies(runs, "blocks copied", |outcome| short(copied(outcome) as f64))
 }

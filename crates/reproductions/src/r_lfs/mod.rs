@@ -43,13 +43,13 @@ const TRACES: [&str; 7] = [
 ];
 
 /// A figure of the paper.
-pub type Figure = InputFigure<LogSetup>;
-type Cells = on_inputs::Cells<LogSetup>;
-type Runs<'a> = on_inputs::Runs<'a, LogSetup>;
+pub type LogFigure = InputFigure<LogSetup>;
+type LogCells = on_inputs::Cells<LogSetup>;
+type LogRuns<'a> = on_inputs::Runs<'a, LogSetup>;
 
 /// All figures, in order.
-pub static FIGURES: &[Figure] = &[
-    Figure {
+pub static FIGURES: &[LogFigure] = &[
+    LogFigure {
         id: "3",
         title: "blocks copied by the cleaner (figures 3 and 4: traces hplajw and snake)",
         assumed: cleaning::ASSUMED,
@@ -57,7 +57,7 @@ pub static FIGURES: &[Figure] = &[
         measure: cleaning::measure,
         show: cleaning::show,
     },
-    Figure {
+    LogFigure {
         id: "5",
         title: "seek distance (figures 5 and 6: traces hplajw and snake)",
         assumed: seeks::ASSUMED,
@@ -65,7 +65,7 @@ pub static FIGURES: &[Figure] = &[
         measure: seeks::measure,
         show: seeks::show,
     },
-    Figure {
+    LogFigure {
         id: "Schemes",
         title: "every placement scheme, the log 80 % full (ours)",
         assumed: schemes::ASSUMED,
@@ -73,7 +73,7 @@ pub static FIGURES: &[Figure] = &[
         measure: no_claims,
         show: schemes::show,
     },
-    Figure {
+    LogFigure {
         id: "Utilisation",
         title: "every scheme, the fuller the log (ours)",
         assumed: schemes::SWEEP_ASSUMED,
@@ -84,7 +84,7 @@ pub static FIGURES: &[Figure] = &[
 ];
 
 /// The figures of that number; all when `None`. Figures 4 and 6 are shown with 3 and 5.
-pub fn choose(figure: Option<&str>) -> Result<Vec<&'static Figure>, UnknownPaper> {
+pub fn choose(figure: Option<&str>) -> Result<Vec<&'static LogFigure>, UnknownPaper> {
     // The paper has a figure for each trace; ours stand for both.
     let figure = figure.map(|figure| match figure {
         "4" => "3",

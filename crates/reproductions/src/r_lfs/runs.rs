@@ -7,7 +7,7 @@ use umbrella_lab::log_store::{LogInput, LogOutcome, LogSetup, Percent};
 use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::Victim;
 
-use super::{Cells, Runs};
+use super::{LogCells, LogRuns};
 use crate::{Effort, Measured};
 
 /// The paper's policies: their names, regions, and how the victim is chosen.
@@ -46,7 +46,7 @@ pub(super) fn packed(inputs: &[Arc<LogInput>]) -> impl Iterator<Item = &Arc<LogI
 }
 
 /// How full the logs of an input were.
-pub(super) fn utilisations_of(runs: &Runs<'_>, input: &LogInput) -> Vec<u32> {
+pub(super) fn utilisations_of(runs: &LogRuns<'_>, input: &LogInput) -> Vec<u32> {
     let mut all: Vec<u32> = runs.on(input).map(|(setup, _)| setup.utilisation.0).collect();
     all.sort_unstable();
     all.dedup();
@@ -54,7 +54,7 @@ pub(super) fn utilisations_of(runs: &Runs<'_>, input: &LogInput) -> Vec<u32> {
 }
 
 /// Each input in each of these logs that is large enough for it.
-pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<LogInput>>, setups: &[LogSetup]) -> Cells {
+pub(super) fn cells<'a>(inputs: impl Iterator<Item = &'a Arc<LogInput>>, setups: &[LogSetup]) -> LogCells {
     let mut cells = Vec::new();
     for input in inputs {
         for setup in setups {
@@ -79,7 +79,7 @@ fn less(old: u64, new: u64) -> Option<f64> {
 
 /// By how much more regions than one lower a count, at each utilisation at which there is something to lower.
 pub(super) fn reductions(
-    runs: &Runs<'_>,
+    runs: &LogRuns<'_>,
     input: &LogInput,
     (count, victim): (u32, Victim),
     of: fn(&LogOutcome) -> u64,
@@ -92,7 +92,7 @@ pub(super) fn reductions(
 }
 
 /// Whether enough is read to ask how far the heads travel for it.
-pub(super) fn has_reads(runs: &Runs<'_>, input: &LogInput) -> bool {
+pub(super) fn has_reads(runs: &LogRuns<'_>, input: &LogInput) -> bool {
     let first = runs.outcomes().find(|outcome| outcome.input == input.name);
     first.is_some_and(|outcome| outcome.read.0 * 100 >= outcome.written.0)
 }
@@ -117,7 +117,7 @@ impl Together<'_> {
 }
 
 /// The inputs as they are judged: each by itself, and the disks of a trace together.
-pub(super) fn judged<'a>(runs: &'a Runs<'_>) -> Vec<Together<'a>> {
+pub(super) fn judged<'a>(runs: &'a LogRuns<'_>) -> Vec<Together<'a>> {
     let mut all: Vec<Together<'a>> = Vec::new();
     for input in runs.inputs() {
         let same =
@@ -132,7 +132,7 @@ pub(super) fn judged<'a>(runs: &'a Runs<'_>) -> Vec<Together<'a>> {
 
 /// What came of an input: a row a kind of log, a column a utilisation.
 pub(super) fn by_utilisation<L: Fn(u32) -> LogSetup>(
-    runs: &Runs<'_>,
+    runs: &LogRuns<'_>,
     input: &LogInput,
     what: &str,
     kind: &str,
@@ -156,7 +156,7 @@ pub(super) fn by_utilisation<L: Fn(u32) -> LogSetup>(
 }
 
 /// The same of every input, a row a policy of the paper.
-pub(super) fn of_policies(runs: &Runs<'_>, what: &str, text: fn(&LogOutcome) -> String) -> Vec<Table> {
+pub(super) fn of_policies(runs: &LogRuns<'_>, what: &str, text: fn(&LogOutcome) -> String) -> Vec<Table> {
     let logs = || POLICIES.map(|(name, count, victim)| (name.to_owned(), move |share| regions(count, victim, share)));
     runs.inputs().map(|input| by_utilisation(runs, input, what, "policy", logs(), text)).collect()
 }

@@ -7,7 +7,7 @@ use umbrella_lab::result::Table;
 use umbrella_policy::log_layout::{Victim, schemes};
 
 use super::runs::{by_utilisation, cells as all_of, has_reads, packed, setup, short, utilisations};
-use super::{Cells, Runs};
+use super::{LogCells, LogRuns};
 use crate::Effort;
 
 pub(super) const ASSUMED: &str = "Write amplification is the number of blocks that user and cleaner write for each block of the user. \
@@ -32,7 +32,7 @@ fn all_schemes() -> Vec<(String, String)> {
     all
 }
 
-pub(super) fn cells(inputs: &[Arc<LogInput>], _: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<LogInput>], _: Effort) -> LogCells {
     let of = |(_, scheme): &(String, String)| VICTIMS.map(|victim| setup(scheme, victim, SHARE));
     all_of(packed(inputs), &all_schemes().iter().flat_map(of).collect::<Vec<_>>())
 }
@@ -41,7 +41,7 @@ fn mean(outcome: &LogOutcome) -> [f64; 2] {
     [outcome.foreground, outcome.all].map(|travel| travel.distance.0 as f64 / travel.requests.max(1) as f64)
 }
 
-pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show(runs: &LogRuns<'_>) -> Vec<Table> {
     let head = ["scheme", "greedy", "cost-benefit", "distance, greedy", "distance, cost-benefit"];
     let table = |input: &LogInput| {
         let row = |(name, scheme): &(String, String)| {
@@ -64,7 +64,7 @@ fn swept(inputs: &[Arc<LogInput>]) -> impl Iterator<Item = &Arc<LogInput>> {
     inputs.iter().take(4).enumerate().filter(|(number, _)| *number != 1).map(|(_, input)| input)
 }
 
-pub(super) fn sweep_cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
+pub(super) fn sweep_cells(inputs: &[Arc<LogInput>], effort: Effort) -> LogCells {
     let of = |(_, scheme): &(String, String)| {
         let shares = utilisations(effort).iter();
         shares.map(|share| setup(scheme, Victim::CostBenefit, *share)).collect::<Vec<_>>()
@@ -72,14 +72,14 @@ pub(super) fn sweep_cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
     all_of(swept(inputs), &all_schemes().iter().flat_map(of).collect::<Vec<_>>())
 }
 
-fn sweep(runs: &Runs<'_>, input: &LogInput, what: &str, text: fn(&LogOutcome) -> String) -> Table {
+fn sweep(runs: &LogRuns<'_>, input: &LogInput, what: &str, text: fn(&LogOutcome) -> String) -> Table {
     let schemes = all_schemes();
     let logs =
         schemes.iter().map(|(name, scheme)| (name.clone(), move |share| setup(scheme, Victim::CostBenefit, share)));
     by_utilisation(runs, input, what, "scheme", logs, text)
 }
 
-pub(super) fn show_sweep(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show_sweep(runs: &LogRuns<'_>) -> Vec<Table> {
     let mut tables = Vec::new();
     for input in runs.inputs() {
         if has_reads(runs, input) {

@@ -6,14 +6,14 @@ use umbrella_lab::log_store::{LogInput, LogOutcome};
 use umbrella_lab::result::Table;
 
 use super::runs::{VICTIMS, cells as all_of, has_reads, judged, least, most, of_policies, papers, reductions, short};
-use super::{Cells, Runs};
+use super::{LogCells, LogRuns};
 use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "As in figure 3. Claims are judged by the trace's own requests (\"serving all the requests in the \
      trace\"); the table has the cleaner's as well. Inputs with fewer than one read for a hundred blocks \
      written are left out, because a log that only writes does not seek.";
 
-pub(super) fn cells(inputs: &[Arc<LogInput>], effort: Effort) -> Cells {
+pub(super) fn cells(inputs: &[Arc<LogInput>], effort: Effort) -> LogCells {
     all_of(inputs.iter(), &papers(effort))
 }
 
@@ -21,7 +21,7 @@ fn distance(outcome: &LogOutcome) -> u64 {
     outcome.foreground.distance.0
 }
 
-pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
+pub(super) fn measure(runs: &LogRuns<'_>) -> Vec<Measured> {
     let mut measured = Vec::new();
     for mut together in judged(runs) {
         together.inputs.retain(|input| has_reads(runs, input));
@@ -39,7 +39,7 @@ pub(super) fn measure(runs: &Runs<'_>) -> Vec<Measured> {
     measured
 }
 
-pub(super) fn show(runs: &Runs<'_>) -> Vec<Table> {
+pub(super) fn show(runs: &LogRuns<'_>) -> Vec<Table> {
     of_policies(runs, "seek distance in blocks, of the trace's requests / of all", |outcome| {
         [outcome.foreground, outcome.all].map(|travel| short(travel.distance.0 as f64)).join(" / ")
     })

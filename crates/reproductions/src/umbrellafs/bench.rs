@@ -4,7 +4,7 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{AtFinish, Outcome};
 use umbrella_lab::write_back::WriteBackCell;
 
-use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, POLICIES, Runs, SCHEMES, SLC};
+use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, POLICIES, PlacementRuns, SCHEMES, SLC};
 use super::{Effort, Measured};
 
 pub(super) const COMPILE_ASSUMED: &str = "There are 6,000 sources, each computed for 0.5 s, on both processors at once (make -j2). Sorting and \
@@ -30,7 +30,7 @@ pub(super) fn compile_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabErr
 /// `file`.
 pub(super) fn measure_compile(outcomes: &[Outcome]) -> Vec<Measured> {
     let of = |disk: &'static str| {
-        let runs = Runs::new(outcomes, disk, COMPILE);
+        let runs = PlacementRuns::new(outcomes, disk, COMPILE);
         let time = move |policy| runs.of(policy, |outcome| outcome.time_s);
         let mean = POLICIES.map(time).iter().sum::<f64>() / POLICIES.len() as f64;
         SCHEMES.into_iter().flat_map(move |policy| {
@@ -50,7 +50,7 @@ pub(super) fn length_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabErro
 }
 
 pub(super) fn measure_length(outcomes: &[Outcome]) -> Vec<Measured> {
-    let runs = Runs::new(outcomes, SLC, COMPILE);
+    let runs = PlacementRuns::new(outcomes, SLC, COMPILE);
     let of = |policy: &str| {
         let longer = runs.change(policy, |outcome| outcome.at_finish.sequential.mean_bytes());
         let share = |policy| runs.of(policy, |outcome| sequential_share(&outcome.at_finish));
@@ -72,7 +72,7 @@ pub(super) fn postmark_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabEr
 /// Better on the magnetic disk, less so on the Samsung drive, worse on the Memoright drive; two queues do nothing, as
 /// no page is written four times.
 pub(super) fn measure_postmark(outcomes: &[Outcome]) -> Vec<Measured> {
-    let time = |disk, policy| Runs::new(outcomes, disk, POSTMARK).time(policy);
+    let time = |disk, policy| PlacementRuns::new(outcomes, disk, POSTMARK).time(policy);
     let mut measured = Vec::new();
     for policy in ["sorted", "two_queue_sorted"] {
         let mut add = |disk, value| measured.push(Measured::new(format!("{policy}.{}", runs::short(disk)), value));
@@ -91,8 +91,8 @@ pub(super) fn trace_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError
 
 pub(super) fn measure_trace(outcomes: &[Outcome]) -> Vec<Measured> {
     let of = |disk, policy: &str| {
-        let slower =
-            Runs::new(outcomes, disk, FILESERVER).change(policy, |outcome| outcome.time_s / outcome.operations as f64);
+        let slower = PlacementRuns::new(outcomes, disk, FILESERVER)
+            .change(policy, |outcome| outcome.time_s / outcome.operations as f64);
         Measured::new(format!("{policy}.{}", runs::short(disk)), slower)
     };
     [MAGNETIC, MLC].into_iter().flat_map(|disk| SCHEMES.map(|policy| of(disk, policy))).collect()

@@ -4,7 +4,7 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::WriteBackCell;
 
-use super::runs::{self, DRIVES, Runs, SCHEMES, SLC};
+use super::runs::{self, DRIVES, PlacementRuns, SCHEMES, SLC};
 use super::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "This is dbench 4, whose flushes wait for the disk. A quick run uses a synthetic load of the same mix, \
@@ -27,7 +27,7 @@ pub(super) fn cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
 pub(super) fn measure(outcomes: &[Outcome]) -> Vec<Measured> {
     let mut measured = Vec::new();
     for disk in DRIVES {
-        let runs = Runs::new(outcomes, disk, "dbench");
+        let runs = PlacementRuns::new(outcomes, disk, "dbench");
         let more = |policy| runs.change(policy, Outcome::throughput);
         let mut add = |name: &str, value| measured.push(Measured::new(format!("{name}.{}", runs::short(disk)), value));
         let [two_queue, sorted, both] = SCHEMES.map(more);
@@ -46,7 +46,7 @@ pub(super) fn written_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabErr
 
 /// About as much is written and read; as more is done, less is written for each operation.
 pub(super) fn measure_written(outcomes: &[Outcome]) -> Vec<Measured> {
-    let runs = Runs::new(outcomes, SLC, "dbench");
+    let runs = PlacementRuns::new(outcomes, SLC, "dbench");
     let of = |policy: &str| {
         let written = runs.change(policy, |outcome| outcome.at_finish.bytes_written as f64);
         let read = runs.change(policy, |outcome| outcome.at_finish.bytes_read as f64);
@@ -59,6 +59,7 @@ pub(super) fn measure_written(outcomes: &[Outcome]) -> Vec<Measured> {
 
 /// Sorting "clusters the writes more effectively", "leading to more locality".
 pub(super) fn measure_locality(outcomes: &[Outcome]) -> Vec<Measured> {
-    let nearer = Runs::new(outcomes, SLC, "dbench").change("sorted", |outcome| outcome.at_finish.write_distance);
+    let nearer =
+        PlacementRuns::new(outcomes, SLC, "dbench").change("sorted", |outcome| outcome.at_finish.write_distance);
     vec![Measured::new("sorted.nearer", nearer)]
 }

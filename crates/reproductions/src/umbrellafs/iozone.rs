@@ -6,7 +6,7 @@ use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell};
 use umbrella_units::ByteSize;
 
-use super::runs::{self, MAGNETIC, MLC, Runs, SCHEMES, SLC};
+use super::runs::{self, MAGNETIC, MLC, PlacementRuns, SCHEMES, SLC};
 use super::{Effort, Measured, SLIGHT};
 
 pub(super) const ASSUMED: &str = "Files have 256 MiB and Zipf's theta is 1; the text gives neither. Time runs until the last process has \
@@ -36,7 +36,7 @@ pub(super) fn cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>, La
 /// The text gives the time of `two_queue` with 8 Zipf writers. It says of all runs except one that they are not slower,
 /// and that both ways gain with the share of Zipf writers, so with each step.
 pub(super) fn measure(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
-    let time = |policy, writers: u32| Runs::new(outcomes, disk, &workload(writers)).time(policy);
+    let time = |policy, writers: u32| PlacementRuns::new(outcomes, disk, &workload(writers)).time(policy);
     let mut measured = times(disk, outcomes);
     for policy in ["two_queue", "sorted"] {
         for pair in WRITERS.windows(2) {
@@ -52,8 +52,9 @@ pub(super) fn measure(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
 fn times(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
     let of = |writers: u32| {
         let input = workload(writers);
-        SCHEMES
-            .map(|policy| Measured::new(format!("{policy}.{writers}"), Runs::new(outcomes, disk, &input).time(policy)))
+        SCHEMES.map(|policy| {
+            Measured::new(format!("{policy}.{writers}"), PlacementRuns::new(outcomes, disk, &input).time(policy))
+        })
     };
     WRITERS.into_iter().flat_map(of).collect()
 }
@@ -86,7 +87,7 @@ pub(super) fn window_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabErro
 pub(super) fn measure_windows(outcomes: &[Outcome]) -> Vec<Measured> {
     let of = |writers: u32, policy: &str| {
         let input = workload(writers);
-        let runs = Runs::new(outcomes, SLC, &input);
+        let runs = PlacementRuns::new(outcomes, SLC, &input);
         let fewer = runs.change(policy, |outcome| outcome.at_finish.windows.below_16() as f64);
         let over = |outcome: &Outcome| outcome.at_finish.windows.over_16() as f64;
         let more = runs.of(policy, over) - runs.of(super::runs::LINUX, over);
@@ -109,7 +110,7 @@ pub(super) fn pair_cells(effort: Effort, disks: [&str; 2]) -> Result<Vec<WriteBa
 
 /// Time with these policies on these disks against `file` on both, in percent.
 fn pair(outcomes: &[Outcome], of: [(&str, &str); 2]) -> f64 {
-    let time = |disk: &str, policy: &str| Runs::new(outcomes, disk, HALF).of(policy, |outcome| outcome.time_s);
+    let time = |disk: &str, policy: &str| PlacementRuns::new(outcomes, disk, HALF).of(policy, |outcome| outcome.time_s);
     let sum: f64 = of.iter().map(|(disk, policy)| time(disk, policy)).sum();
     let base: f64 = of.iter().map(|(disk, _)| time(disk, "file")).sum();
     100.0 * (sum / base - 1.0)

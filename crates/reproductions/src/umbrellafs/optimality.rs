@@ -17,7 +17,7 @@ use umbrella_lab::result::Outcome;
 use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::write_back::{Fit, MachineSpec, ReplayOptions, WriteBackCell, WriteBackInput};
 
-use super::runs::{self, LINUX, MLC, Runs};
+use super::runs::{self, LINUX, MLC, PlacementRuns};
 use super::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "We do not have the NFS trace. A kernel's compilation and Postmark stand in for it: their work does not \
@@ -100,7 +100,7 @@ pub(super) fn measure_written(outcomes: &[Outcome]) -> Vec<Measured> {
 fn against_file(outcomes: &[Outcome], of: fn(&Outcome) -> f64) -> Vec<Measured> {
     let mut measured = Vec::new();
     for (name, input, policies) in inputs(outcomes) {
-        let runs = Runs::new(outcomes, MLC, input);
+        let runs = PlacementRuns::new(outcomes, MLC, input);
         measured.extend(policies.iter().map(|policy| Measured::new(*policy, runs.change(policy, of)).on(name)));
     }
     measured

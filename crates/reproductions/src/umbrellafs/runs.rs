@@ -94,16 +94,16 @@ pub(super) fn measure_both(
 
 /// Outcomes, found by what was run.
 #[derive(Clone, Copy)]
-pub(super) struct Runs<'a> {
+pub(super) struct PlacementRuns<'a> {
     outcomes: &'a [Outcome],
     disk: &'a str,
     input: &'a str,
 }
 
-impl<'a> Runs<'a> {
+impl<'a> PlacementRuns<'a> {
     /// The runs on `disk` whose input begins with `input`.
-    pub(super) fn new(outcomes: &'a [Outcome], disk: &'a str, input: &'a str) -> Runs<'a> {
-        Runs { outcomes, disk, input }
+    pub(super) fn new(outcomes: &'a [Outcome], disk: &'a str, input: &'a str) -> PlacementRuns<'a> {
+        PlacementRuns { outcomes, disk, input }
     }
 
     /// A figure of the run under `policy`; not a number when there was no such run, which no claim survives.

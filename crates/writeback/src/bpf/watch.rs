@@ -86,10 +86,10 @@ pub struct Watch {
     mounted: Mounted,
     source: Source,
     flusher: Arc<Flusher>,
-    files: FxHashMap<FileId, Known>,
+    files: FxHashMap<FileId, WatchedFile>,
     /// Files that the kernel wrote to, and all files in turn.
-    suspects: VecDeque<Turn>,
-    turns: VecDeque<Turn>,
+    suspects: VecDeque<QueuedFile>,
+    turns: VecDeque<QueuedFile>,
     lives: u64,
     told: WatchStatus,
     lost: Lost,
@@ -102,13 +102,13 @@ pub struct Watch {
 
 /// A file in a queue. It has left it when it was forgotten, also when it is known again.
 #[derive(Clone, Copy)]
-struct Turn {
+struct QueuedFile {
     file: FileKey,
     life: u64,
 }
 
 /// The state of a file.
-struct Known {
+struct WatchedFile {
     generation: u32,
     life: u64,
     /// When it was written last.
@@ -249,7 +249,7 @@ impl Watch {
     fn remember(&mut self, file: FileKey, handle: FileHandle) {
         self.lives += 1;
         let now = Instant::now();
-        let known = Known {
+        let known = WatchedFile {
             generation: file.generation,
             life: self.lives,
             written: now,
@@ -259,18 +259,18 @@ impl Watch {
             checked: now,
         };
         self.files.insert(file.file, known);
-        self.turns.push_back(Turn { file, life: self.lives });
+        self.turns.push_back(QueuedFile { file, life: self.lives });
     }
 
     fn suspect(&mut self, file: FileKey) {
         let known = self.files.get_mut(&file.file).filter(|known| known.generation == file.generation);
         if let Some(known) = known.filter(|known| !known.suspect) {
             known.suspect = true;
-            self.suspects.push_back(Turn { file, life: known.life });
+            self.suspects.push_back(QueuedFile { file, life: known.life });
         }
     }
 
-    fn known(&mut self, turn: Turn) -> Option<&mut Known> {
+    fn known(&mut self, turn: QueuedFile) -> Option<&mut WatchedFile> {
         self.files.get_mut(&turn.file.file).filter(|known| known.life == turn.life)
     }
 
@@ -332,7 +332,7 @@ impl Watch {
     }
 
     /// Compares the noted state of a file with the file system.
-    fn compare(&mut self, turn: Turn) {
+    fn compare(&mut self, turn: QueuedFile) {
         let Some(known) = self.known(turn) else { return };
         known.checked = Instant::now();
         let (handle, end, expired) = (known.handle.clone(), known.end, known.written.elapsed() > EXPIRED);

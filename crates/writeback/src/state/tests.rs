@@ -15,8 +15,8 @@ fn handle(file: u64) -> Reach {
     Reach::Handle(FileHandle::from_inode(file, 1).expect("small numbers"))
 }
 
-fn state(policy: &str) -> State {
-    State::new(Ledger::new(Settings::parse(policy).expect("a policy")).expect("a policy"), Geometry::Unknown)
+fn state(policy: &str) -> FlusherState {
+    FlusherState::new(Ledger::new(Settings::parse(policy).expect("a policy")).expect("a policy"), Geometry::Unknown)
 }
 
 fn range(first: u64, pages: u64) -> PageRange {
@@ -28,7 +28,7 @@ fn block(file: u64, page: u64) -> BlockNo {
     BlockNo(file * 1_000_000 + page)
 }
 
-fn learn(state: &mut State, file: u64) {
+fn learn(state: &mut FlusherState, file: u64) {
     state.meet(FileId(file), handle(file));
     let found = vec![Mapped { pages: range(0, 1 << 20), block: block(file, 0) }];
     state.learn(Nanos(0), FileId(file), &Answer { from: PageIndex(0), to: PageIndex(u64::MAX), found });

@@ -15,7 +15,7 @@ const PROMISED_AT: usize = 64;
 
 /// The record that should be there.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::hybrid) struct Wanted {
+pub(in crate::hybrid) struct ExpectedRecord {
     pub(in crate::hybrid) flash: Uuid,
     /// The last opening that wrote records.
     pub(in crate::hybrid) epoch: Epoch,
@@ -23,7 +23,7 @@ pub(in crate::hybrid) struct Wanted {
     pub(in crate::hybrid) at: LogSector,
 }
 
-impl Wanted {
+impl ExpectedRecord {
     /// Whether a block was its header, is damaged, and promised it.
     pub(in crate::hybrid) fn was_promised_in(&self, block: &[u8]) -> bool {
         let sequence = self.sequence.0.to_le_bytes();

@@ -73,7 +73,7 @@ fn with_one_buffer_flash_is_not_read_while_the_disk_is_written() {
 }
 
 /// Asleep, with a little in the log; then a read of something else wakes the disk.
-fn woken_by_a_read(house: &House, when: When) -> Hybrid {
+fn woken_by_a_read(house: &House, when: FlushTrigger) -> Hybrid {
     let hybrid = house.open(Options { when, ..by_hand(Algorithm::Whole) }, Some(never()));
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(1000), &fill(1, 8), Durability::Through).expect("to the log");
@@ -85,7 +85,7 @@ fn woken_by_a_read(house: &House, when: When) -> Hybrid {
 #[test]
 fn under_each_a_disk_that_is_woken_to_read_is_drained() {
     let house = House::new();
-    let hybrid = woken_by_a_read(&house, When::Each);
+    let hybrid = woken_by_a_read(&house, FlushTrigger::Each);
     until("the log is empty", || hybrid.stats().log_used == ByteSize(0));
     assert_eq!(read(&house.disk().inner, 1000, 8), fill(1, 8));
 }
@@ -93,7 +93,7 @@ fn under_each_a_disk_that_is_woken_to_read_is_drained() {
 #[test]
 fn under_full_a_disk_that_is_woken_to_read_is_not_drained() {
     let house = House::new();
-    let hybrid = woken_by_a_read(&house, When::Full);
+    let hybrid = woken_by_a_read(&house, FlushTrigger::Full);
     for _ in 0..10 {
         // A drain that was asked for would hold this up, or have begun.
         hybrid.sleep().expect("it sleeps");
@@ -201,7 +201,7 @@ fn no_writer_finds_a_log_full_that_fills_while_it_is_drained() {
         let bed = Bed::new(Faulty::new(Memory::new(sectors(LOG + TAG_SECTORS)), Plan::new(1).rule(slow)));
         let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(flash_of(LOG))));
         create(&disk, &flash).expect("an empty pair can be made");
-        let options = Options { when: When::Watermark, ..by_hand(algorithm) };
+        let options = Options { when: FlushTrigger::Watermark, ..by_hand(algorithm) };
         let hybrid = Hybrid::open(disk, flash, bed, options, Some(never())).expect("the pair can be opened");
         hybrid.sleep().expect("it sleeps");
         let (mut full, mut at) = (0, 0);

@@ -10,7 +10,7 @@ use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
 
 /// Sleeps and is quiet after a moment.
-fn kept(pair: &Pair, when: When) -> Hybrid {
+fn kept(pair: &Pair, when: FlushTrigger) -> Hybrid {
     let costs = Costs { break_even: Nanos::from_secs(10) };
     let spin_down = SpinDown::parse("fixed:timeout=20ms", costs).expect("there is such a policy");
     let options = Options { when, quiet: Nanos::from_millis(10), ..Options::default() };
@@ -33,7 +33,7 @@ fn until_asleep(hybrid: &Hybrid, times: u64) {
 #[test]
 fn a_disk_that_was_woken_sleeps_again() {
     let pair = Pair::new(1024);
-    let hybrid = kept(&pair, When::Full);
+    let hybrid = kept(&pair, FlushTrigger::Full);
     until_asleep(&hybrid, 1);
     read(&hybrid, 0, 8);
     until_asleep(&hybrid, 2);
@@ -45,7 +45,7 @@ fn a_disk_that_was_woken_sleeps_again() {
 #[test]
 fn a_disk_that_was_woken_for_something_else_is_drained_before_it_sleeps_again() {
     let pair = Pair::new(1024);
-    let hybrid = kept(&pair, When::Piggyback);
+    let hybrid = kept(&pair, FlushTrigger::Piggyback);
     until_asleep(&hybrid, 1);
     hybrid.write(Lba(0), &[7; 4096], Durability::Cached).expect("the log has room");
     assert_eq!(hybrid.stats().cached, sectors(8));
@@ -56,7 +56,7 @@ fn a_disk_that_was_woken_for_something_else_is_drained_before_it_sleeps_again() 
 }
 
 /// Like [`kept`], over halves of one's own.
-fn kept_over(disk: Arc<Bed<Faulty<Memory>>>, pair: &Pair, when: When) -> Hybrid {
+fn kept_over(disk: Arc<Bed<Faulty<Memory>>>, pair: &Pair, when: FlushTrigger) -> Hybrid {
     let spin_down = SpinDown::parse("fixed:timeout=20ms", Costs { break_even: Nanos::from_secs(10) });
     let options = Options { when, quiet: Nanos::from_millis(10), ..Options::default() };
     let spin_down = Some(spin_down.expect("there is such a policy"));
@@ -70,7 +70,7 @@ fn a_disk_whose_last_call_was_a_flush_sleeps() {
     let plan = Plan::new(1).rule(slow(Operation::Read, 100));
     let flushes = Rule::on(Operation::Flush, CallFault::Delay(Duration::from_millis(300))).from_nth(3);
     let disk = Bed::new(Faulty::new(Memory::from_bytes(pair.bed.inner.to_bytes()), plan.rule(flushes)));
-    let hybrid = kept_over(disk, &pair, When::Full);
+    let hybrid = kept_over(disk, &pair, FlushTrigger::Full);
     hybrid.write(Lba(0), &[7; 4096], Durability::Cached).expect("to the disk or to the log");
     read(&hybrid, 512, 8);
     hybrid.write(Lba(0), &[7; 4096], Durability::Cached).expect("to the disk");
@@ -85,7 +85,7 @@ fn a_disk_whose_last_call_was_a_flush_sleeps() {
 #[test]
 fn a_drain_that_failed_long_ago_is_tried_again_before_a_write_is_refused() {
     let pair = Pair::new(4096);
-    let hybrid = kept(&pair, When::Full);
+    let hybrid = kept(&pair, FlushTrigger::Full);
     until_asleep(&hybrid, 1);
     let long_ago = Instant::now().checked_sub(super::super::keeper::RETRY).expect("the machine runs for longer");
     hybrid.shared.state.lock().drain_failure = Some((long_ago, HybridError::Closed));

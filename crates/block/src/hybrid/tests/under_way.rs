@@ -438,7 +438,7 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
     hybrid.write(Lba(2000), &fill(2, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
     house.disk().close(Operation::Write, range(1000, 8));
-    let hybrid = house.open(Options { when: When::Each, ..by_hand(Algorithm::Alg1) }, Some(never()));
+    let hybrid = house.open(Options { when: FlushTrigger::Each, ..by_hand(Algorithm::Alg1) }, Some(never()));
     std::thread::scope(|scope| {
         house.disk().holds(1);
         let shared = Arc::clone(&hybrid.shared);

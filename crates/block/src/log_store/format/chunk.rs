@@ -64,7 +64,7 @@ use super::raw::{Block, FieldReader, Writer, check, out_of_range};
 use super::repeat::{REPEAT_BYTES, Repeat, fitting};
 use super::shape::Shape;
 use super::superblock::Superblock;
-use super::{BLOCK_BYTES, Clock, PLACE_BITS, Place, STAMP_BITS, SegmentNo, Stamp, Stream, VERSION};
+use super::{BLOCK_BYTES, Clock, LogBlock, PLACE_BITS, STAMP_BITS, SegmentNo, Stamp, Stream, VERSION};
 
 pub(super) const MAGIC: &[u8; 4] = b"ULCK";
 pub(super) const FIRST_ENTRY_AT: usize = 56;
@@ -298,7 +298,7 @@ impl Entry {
 
 impl ChunkHeader {
     /// Reads one from the block at `at` of the log.
-    pub fn parse(bytes: &[u8], superblock: &Superblock, at: Place) -> Result<ChunkHeader, FormatError> {
+    pub fn parse(bytes: &[u8], superblock: &Superblock, at: LogBlock) -> Result<ChunkHeader, FormatError> {
         let mut fields = FieldReader::open(THIS, bytes, MAGIC, CHECKSUM_AT)?;
         let version = fields.u16()?;
         match version {
@@ -337,7 +337,7 @@ impl ChunkHeader {
     }
 
     /// As it is written to the block at `at` of the log; an error if it would not be read.
-    pub fn encode(&self, superblock: &Superblock, at: Place) -> Result<Block, FormatError> {
+    pub fn encode(&self, superblock: &Superblock, at: LogBlock) -> Result<Block, FormatError> {
         self.check(superblock, at)?;
         let mut fields = Writer::new(MAGIC);
         let version = if self.before.is_some() { WITH_REPEAT } else { VERSION as u16 };
@@ -400,7 +400,7 @@ impl ChunkHeader {
     }
 
     /// Whether it fits into the store, and to its place.
-    fn check(&self, superblock: &Superblock, at: Place) -> Result<(), FormatError> {
+    fn check(&self, superblock: &Superblock, at: LogBlock) -> Result<(), FormatError> {
         if self.store != superblock.store {
             return Err(FormatError::OtherStore { structure: THIS, found: self.store, expected: superblock.store });
         }
@@ -475,7 +475,7 @@ const _: () = assert!(FIRST_ENTRY_AT + MAX_ENTRIES * PACKED_BYTES + REPEAT_BYTES
 
 impl Repeat {
     /// Of a chunk at a place of the log.
-    pub(in crate::log_store) fn of(header: &ChunkHeader, place: Place) -> Repeat {
+    pub(in crate::log_store) fn of(header: &ChunkHeader, place: LogBlock) -> Repeat {
         let (runs, is_exact) = fitting(header.entries.iter().map(Entry::blocks).collect());
         Repeat { stream: header.stream, place, blocks: header.blocks(), next: header.next, runs, is_exact }
     }

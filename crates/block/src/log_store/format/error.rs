@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::checksum::Checksum;
 use super::ids::{MapPageNo, SegmentState, Slot};
-use super::{BLOCK_BYTES, Place, SegmentNo, Stream};
+use super::{BLOCK_BYTES, LogBlock, SegmentNo, Stream};
 
 /// What bytes were taken for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -289,7 +289,7 @@ pub enum FormatError {
         /// Which page.
         page: MapPageNo,
         /// Where the map index says it is.
-        place: Place,
+        place: LogBlock,
         /// What the segment is.
         state: SegmentState,
     },

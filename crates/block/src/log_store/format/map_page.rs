@@ -30,7 +30,7 @@ use super::error::{Field, FormatError, Limit, Structure};
 use super::ids::MapPageNo;
 use super::raw::{Block, check, out_of_range, whole};
 use super::shape::Shape;
-use super::{BLOCK_BYTES, PAGE_ENTRIES, PLACE_BITS, Place, STAMP_BITS, Stamp};
+use super::{BLOCK_BYTES, LogBlock, PAGE_ENTRIES, PLACE_BITS, STAMP_BITS, Stamp};
 
 const ENTRIES: usize = PAGE_ENTRIES as usize;
 const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
@@ -56,7 +56,7 @@ pub struct MapPage {
 
 impl MapEntry {
     /// Both, if they fit: the place into 40 bits with one added, the stamp into 24.
-    pub fn new(place: Place, stamp: Stamp) -> Result<MapEntry, FormatError> {
+    pub fn new(place: LogBlock, stamp: Stamp) -> Result<MapEntry, FormatError> {
         let most = Limit::AtMost(PLACE_MASK - 1);
         check(THIS, Field::Place, place.0, most)?;
         check(THIS, Field::Stamp, u64::from(stamp.0), Limit::AtMost((1 << STAMP_BITS) - 1))?;
@@ -69,8 +69,8 @@ impl MapEntry {
     }
 
     /// Where the block lies.
-    pub fn place(self) -> Place {
-        Place((self.0.get() & PLACE_MASK) - 1)
+    pub fn place(self) -> LogBlock {
+        LogBlock((self.0.get() & PLACE_MASK) - 1)
     }
 
     /// When it was written.
@@ -87,14 +87,14 @@ impl fmt::Debug for MapEntry {
 
 impl IndexEntry {
     /// Of a page with this checksum; the place must fit into 40 bits with one added.
-    pub fn new(place: Place, page: Checksum) -> Result<IndexEntry, FormatError> {
+    pub fn new(place: LogBlock, page: Checksum) -> Result<IndexEntry, FormatError> {
         let MapEntry(word) = MapEntry::new(place, Stamp(short(page).0))?;
         Ok(IndexEntry(word))
     }
 
     /// Where the page lies.
-    pub fn place(self) -> Place {
-        Place(self.place_plus_one().saturating_sub(1))
+    pub fn place(self) -> LogBlock {
+        LogBlock(self.place_plus_one().saturating_sub(1))
     }
 
     /// Refuses what is not the page that was written.

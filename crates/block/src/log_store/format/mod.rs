@@ -55,7 +55,7 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
-pub use umbrella_policy::log_layout::{Clock, Place, SegmentNo, Stamp, Stream};
+pub use umbrella_policy::log_layout::{Clock, LogBlock, SegmentNo, Stamp, Stream};
 
 pub(in crate::log_store) use area::payload_bytes;
 pub use area::{area_bytes, area_segments};
@@ -68,7 +68,7 @@ pub use map_page::{IndexEntry, MapEntry, MapPage};
 pub use payload::{Payload, PayloadEncoder, SegmentEntry};
 pub use pending_loss::PendingLoss;
 pub use raw::Block;
-pub(in crate::log_store) use remains::{Wanted, promised_in};
+pub(in crate::log_store) use remains::{ExpectedChunk, promised_in};
 pub use repeat::Repeat;
 pub(in crate::log_store) use repeat::joined;
 pub use shape::Shape;

@@ -18,7 +18,7 @@ const NUMBER_AT: usize = 40;
 
 /// What may stand in the header of a chunk that comes next.
 #[derive(Debug, Clone)]
-pub(in crate::log_store) struct Wanted {
+pub(in crate::log_store) struct ExpectedChunk {
     /// The checkpoints that it may come after.
     pub(in crate::log_store) epochs: RangeInclusive<CheckpointNo>,
     /// Its number.
@@ -35,7 +35,11 @@ struct Remains<'a> {
 }
 
 /// The number of the chunk whose header this was, if it may have been reported as durable.
-pub(in crate::log_store) fn promised_in(bytes: &Block, superblock: &Superblock, wanted: &Wanted) -> Option<Sequence> {
+pub(in crate::log_store) fn promised_in(
+    bytes: &Block,
+    superblock: &Superblock,
+    wanted: &ExpectedChunk,
+) -> Option<Sequence> {
     let remains = Remains { bytes, version: u16::from_le_bytes(field(bytes, 4)) };
     if remains.is_whole() || !superblock.incompat.has(Incompat::MARKS) {
         return None;

@@ -23,7 +23,7 @@ use std::ops::Range;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::raw::{FieldReader, check};
 use super::shape::Shape;
-use super::{Place, SegmentNo, Stream};
+use super::{LogBlock, SegmentNo, Stream};
 
 const THIS: Structure = Structure::Chunk;
 /// Bytes that it takes in the header of a chunk.
@@ -39,7 +39,7 @@ pub struct Repeat {
     /// Its stream.
     pub stream: Stream,
     /// Where it lies.
-    pub place: Place,
+    pub place: LogBlock,
     /// Its blocks, with its header.
     pub blocks: u32,
     /// Where its stream goes on when its segment is full.
@@ -139,7 +139,7 @@ impl Repeat {
         check(THIS, Field::Repeat, u64::from(kind), Limit::AtLeast(1))?;
         check(THIS, Field::Repeat, u64::from(kind), Limit::AtMost(2))?;
         let (stream, blocks, next) = (Stream(fields.u8()?), u32::from(fields.u16()?), fields.segment()?);
-        let (place, gap_bits, length_bits) = (Place(fields.u64()?), fields.u8()?, fields.u8()?);
+        let (place, gap_bits, length_bits) = (LogBlock(fields.u64()?), fields.u8()?, fields.u8()?);
         let count = usize::from(fields.u16()?);
         for width in [gap_bits, length_bits] {
             check(THIS, Field::Repeat, u64::from(width), Limit::AtMost(MOST_BITS.into()))?;

@@ -5,7 +5,7 @@ use umbrella_units::BlockNo;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::ids::{Blocks, MapPageNo, Slot};
 use super::raw::check;
-use super::{PAGE_ENTRIES, PLACE_BITS, Place, SegmentNo, Stream};
+use super::{LogBlock, PAGE_ENTRIES, PLACE_BITS, SegmentNo, Stream};
 
 /// The smallest and the largest segment, in blocks.
 const SEGMENT_BLOCKS: Limit = Limit::PowerOfTwo(16, 65_536);
@@ -92,17 +92,17 @@ impl Shape {
     }
 
     /// The block of a segment at a slot. Both must exist.
-    pub fn place(&self, segment: SegmentNo, slot: Slot) -> Place {
-        Place(u64::from(segment.0) * u64::from(self.segment_blocks) + u64::from(slot.0))
+    pub fn place(&self, segment: SegmentNo, slot: Slot) -> LogBlock {
+        LogBlock(u64::from(segment.0) * u64::from(self.segment_blocks) + u64::from(slot.0))
     }
 
     /// The segment of a place that exists.
-    pub fn segment_of(&self, place: Place) -> SegmentNo {
+    pub fn segment_of(&self, place: LogBlock) -> SegmentNo {
         SegmentNo((place.0 >> self.segment_blocks.trailing_zeros()) as u32)
     }
 
     /// The position of a place in its segment.
-    pub fn slot_of(&self, place: Place) -> Slot {
+    pub fn slot_of(&self, place: LogBlock) -> Slot {
         Slot((place.0 & u64::from(self.segment_blocks - 1)) as u32)
     }
 }

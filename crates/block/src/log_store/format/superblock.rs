@@ -41,7 +41,7 @@ use super::ids::Blocks;
 use super::pending_loss::PendingLoss;
 use super::raw::{Block, FieldReader, Writer, check, out_of_range};
 use super::shape::Shape;
-use super::{BLOCK_BYTES, Place, SegmentNo, Stream, VERSION};
+use super::{BLOCK_BYTES, LogBlock, SegmentNo, Stream, VERSION};
 
 const MAGIC: &[u8; 8] = b"UMBLGSUP";
 const CHECKSUM_AT: usize = 508;
@@ -317,16 +317,16 @@ impl Superblock {
 
     /// The block of the device behind the last segment.
     pub fn end(&self) -> BlockNo {
-        self.device_block(Place(self.shape.places().0))
+        self.device_block(LogBlock(self.shape.places().0))
     }
 
     /// The place where a segment begins.
-    pub(in crate::log_store) fn first_place(&self, segment: SegmentNo) -> Place {
-        Place(u64::from(segment.0) * u64::from(self.shape.segment_blocks()))
+    pub(in crate::log_store) fn first_place(&self, segment: SegmentNo) -> LogBlock {
+        LogBlock(u64::from(segment.0) * u64::from(self.shape.segment_blocks()))
     }
 
     /// Where on the device a block of the log lies.
-    pub fn device_block(&self, place: Place) -> BlockNo {
+    pub fn device_block(&self, place: LogBlock) -> BlockNo {
         BlockNo(self.first.0.saturating_add(place.0))
     }
 

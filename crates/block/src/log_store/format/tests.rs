@@ -98,7 +98,7 @@ fn checkpoint() -> (CheckpointHeader, Vec<u8>) {
 }
 
 /// Where [`chunk`] lies: at slot 9 of segment 1.
-const CHUNK_AT: Place = Place(16 + 9);
+const CHUNK_AT: LogBlock = LogBlock(16 + 9);
 
 /// A chunk with an entry of each kind, and its data.
 fn chunk() -> (ChunkHeader, Vec<u8>) {
@@ -134,12 +134,12 @@ fn map_page() -> MapPage {
 }
 
 fn entry(place: u64, stamp: u32) -> MapEntry {
-    MapEntry::new(Place(place), Stamp(stamp)).expect("it fits")
+    MapEntry::new(LogBlock(place), Stamp(stamp)).expect("it fits")
 }
 
 /// The index entry of [`map_page`], if it lies at `place`.
 fn page_at(place: u64) -> IndexEntry {
-    IndexEntry::new(Place(place), Checksum::of(&encoded_map_page())).expect("it fits")
+    IndexEntry::new(LogBlock(place), Checksum::of(&encoded_map_page())).expect("it fits")
 }
 
 fn encoded_store() -> Block {

@@ -226,7 +226,10 @@ fn a_segment_whose_second_header_is_damaged_is_left_as_it_is() {
     while store.stats().damaged_segments == 0 {
         let mut state = store.shared.state.lock();
         assert!(
-            store.shared.relieve(&mut state, umbrella_policy::log_layout::Goal::Ahead).expect("memory does not fail")
+            store
+                .shared
+                .relieve(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
+                .expect("memory does not fail")
         );
     }
     assert_eq!(store.shared.state.lock().damaged, [segment]);

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::log_store::format::{
-    Area, CheckpointHeader, CheckpointNo, Checksum, ChunkHeader, Entry, IndexEntry, MapEntry, MapPage, MapPageNo,
-    Payload, PayloadEncoder, Place, SegmentEntry, SegmentNo, SegmentState, Slot, Superblock,
+    Area, CheckpointHeader, CheckpointNo, Checksum, ChunkHeader, Entry, IndexEntry, LogBlock, MapEntry, MapPage,
+    MapPageNo, Payload, PayloadEncoder, SegmentEntry, SegmentNo, SegmentState, Slot, Superblock,
 };
 
 /// What a checkpoint says.
@@ -120,7 +120,7 @@ const CASES: &[Case] = &[
     }),
     ("a block lies where a header is", |bytes| {
         change_entries(bytes, |page, entries| {
-            let place = Place(entries[0].1.place().0 / 16 * 16);
+            let place = LogBlock(entries[0].1.place().0 / 16 * 16);
             page.set(entries[0].0, Some(MapEntry::new(place, entries[0].1.stamp()).expect("it fits")));
         });
     }),

@@ -76,8 +76,8 @@ impl Killed {
     }
 
     fn header(&self, block: usize) -> Option<ChunkHeader> {
-        let first = self.superblock.device_block(umbrella_policy::log_layout::Place(0)).0 as usize;
-        let place = umbrella_policy::log_layout::Place(block.checked_sub(first)? as u64);
+        let first = self.superblock.device_block(umbrella_policy::log_layout::LogBlock(0)).0 as usize;
+        let place = umbrella_policy::log_layout::LogBlock(block.checked_sub(first)? as u64);
         ChunkHeader::parse(&self.bytes[block * 4096..(block + 1) * 4096], &self.superblock, place).ok()
     }
 }

@@ -9,7 +9,7 @@ use rand::{Rng, SeedableRng};
 use umbrella_units::BlockNo;
 
 use super::*;
-use crate::log_store::format::{ChunkHeader, Place, Superblock};
+use crate::log_store::format::{ChunkHeader, LogBlock, Superblock};
 use crate::record::{
     Bounds, CheckError, CrashStates, DeviceNo, Discarded, Journal, Medium, Overlay, Recorder, Recording, Step,
 };
@@ -159,7 +159,7 @@ fn flip_a_bit(disk: &Overlay, random: &mut StdRng) -> Option<&'static str> {
     let (first, count) = (superblock.first.0 as usize, bytes.len() / 4096);
     let block = |at: usize| &bytes[at * 4096..][..4096];
     let header = |at: usize| {
-        let place = Place(at.checked_sub(first)? as u64);
+        let place = LogBlock(at.checked_sub(first)? as u64);
         block(at).starts_with(b"ULCK").then(|| ChunkHeader::parse(block(at), &superblock, place).ok())?
     };
     let is_data = |at: usize| block(at).chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0]));

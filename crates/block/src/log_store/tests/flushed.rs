@@ -4,7 +4,7 @@
 use super::*;
 use crate::log_store::chunks_behind::{Behind, MOST_CHUNKS};
 use crate::log_store::format::{
-    CheckpointHeader, CheckpointNo, ChunkHeader, Clock, Entry, Incompat, Place, Sequence, Stream, Superblock,
+    CheckpointHeader, CheckpointNo, ChunkHeader, Clock, Entry, Incompat, LogBlock, Sequence, Stream, Superblock,
 };
 use crate::log_store::loss::{BlockRuns, MOST_KEPT_RUNS};
 
@@ -312,7 +312,7 @@ fn of_full_chunks() -> (Vec<u8>, Vec<usize>) {
     let bytes = bytes_of(&*device);
     let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
     let found = (512..bytes.len() as u64 / 4096).filter_map(|at| {
-        let place = at.checked_sub(superblock.first.0).map(format::Place)?;
+        let place = at.checked_sub(superblock.first.0).map(format::LogBlock)?;
         let header = format::ChunkHeader::parse(&bytes[at as usize * 4096..][..4096], &superblock, place).ok()?;
         (header.blocks() == FULL).then_some((header.sequence, at as usize * 4096))
     });
@@ -372,12 +372,12 @@ fn of_a_log_that_goes_on_for_long_the_first_chunks_are_kept_and_the_marks_of_all
             entries: vec![Entry::Mark { flushed: Sequence(number - 1), promised: 5 }],
             before: None,
         };
-        behind.note(Place(number * 2), &header);
+        behind.note(LogBlock(number * 2), &header);
         assert!(behind.len() <= MOST_CHUNKS);
     }
     assert_eq!(behind.mark(), (Sequence(last - 1), Sequence(last + 4)));
     assert_eq!(behind.furthest(), Some(Sequence(last)));
-    assert_eq!(behind.place(Sequence(1)), Some(Place(2)));
+    assert_eq!(behind.place(Sequence(1)), Some(LogBlock(2)));
     assert_eq!(behind.range(Sequence(1), Sequence(last)).count(), MOST_CHUNKS);
 }
 

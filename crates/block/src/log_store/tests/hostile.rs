@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::log_store::format::{
-    CheckpointHeader, CheckpointNo, Checksum, ChunkHeader, Clock, IndexEntry, Payload, PayloadEncoder, Place,
+    CheckpointHeader, CheckpointNo, Checksum, ChunkHeader, Clock, IndexEntry, LogBlock, Payload, PayloadEncoder,
     SegmentEntry, SegmentNo, SegmentState, Sequence, Slot, Stream, Superblock,
 };
 
@@ -92,7 +92,7 @@ fn change_checkpoint(random: &mut StdRng, bytes: &mut [u8]) {
             }
             _ => {
                 let page = random.random_range(0..map.len());
-                let place = Place(random.random_range(0..superblock.shape.places().0));
+                let place = LogBlock(random.random_range(0..superblock.shape.places().0));
                 let block = superblock.device_block(place).0 as usize * 4096;
                 let checksum = Checksum::of(&bytes[block..block + 4096]);
                 let entry = IndexEntry::new(place, checksum).expect("it fits");
@@ -116,7 +116,7 @@ fn change_chunk(random: &mut StdRng, bytes: &mut [u8]) {
         .filter(|at| bytes[at * 4096..].starts_with(b"ULCK"))
         .collect();
     let at = *headers.choose(random).expect("there are some");
-    let place = Place(at as u64 - superblock.first.0);
+    let place = LogBlock(at as u64 - superblock.first.0);
     let Ok(mut header) = ChunkHeader::parse(&bytes[at * 4096..], &superblock, place) else { return };
     match random.random_range(0..6) {
         0 => header.clock = Clock(a_number(random, header.clock.0)),
@@ -127,7 +127,7 @@ fn change_chunk(random: &mut StdRng, bytes: &mut [u8]) {
         _ => {
             let (from, to) = (random.random_range(0..headers.len()), header.entries.len());
             let from = headers[from];
-            let place = Place(from as u64 - superblock.first.0);
+            let place = LogBlock(from as u64 - superblock.first.0);
             let Ok(other) = ChunkHeader::parse(&bytes[from * 4096..], &superblock, place) else { return };
             header.entries = other.entries;
             header.entries.truncate(to);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use umbrella_policy::log_layout::{Goal, State as SegmentState, Stream};
+use umbrella_policy::log_layout::{CleaningGoal, State as SegmentState, Stream};
 use umbrella_units::BlockNo;
 
 use super::every_call::{Brittle, Failure};
@@ -44,7 +44,7 @@ fn covered() -> (Arc<Hooked>, Arc<LogStore>) {
 fn sync(store: &LogStore) {
     let mut state = store.shared.state.lock();
     assert!(state.core.layout.waiting().0 > 0, "nothing waits for a flush");
-    assert!(store.shared.relieve(&mut state, Goal::Ahead).expect("memory does not fail"));
+    assert!(store.shared.relieve(&mut state, CleaningGoal::Ahead).expect("memory does not fail"));
 }
 
 #[test]

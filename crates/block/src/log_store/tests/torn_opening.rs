@@ -8,7 +8,7 @@ use rand::seq::IndexedRandom;
 
 use super::crash::{Scene, bounds, filled, work};
 use super::*;
-use crate::log_store::format::{CheckpointNo, ChunkHeader, Place, Superblock};
+use crate::log_store::format::{CheckpointNo, ChunkHeader, LogBlock, Superblock};
 use crate::log_store::named::NamedDevice;
 use crate::record::Step;
 
@@ -89,7 +89,7 @@ fn cut_off(bytes: &[u8], access: OpenMode, expected: &Opened, (depth, label): (u
 fn newest_chunks(bytes: &[u8], superblock: &Superblock) -> Vec<(usize, ChunkHeader)> {
     let first = superblock.first.0 as usize;
     let header =
-        |at: usize| ChunkHeader::parse(&bytes[at * 4096..][..4096], superblock, Place((at - first) as u64)).ok();
+        |at: usize| ChunkHeader::parse(&bytes[at * 4096..][..4096], superblock, LogBlock((at - first) as u64)).ok();
     let mut chunks: Vec<_> = (first..bytes.len() / 4096).filter_map(|at| Some((at, header(at)?))).collect();
     chunks.sort_by_key(|(_, header)| std::cmp::Reverse((header.epoch, header.sequence)));
     chunks

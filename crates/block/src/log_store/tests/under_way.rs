@@ -285,7 +285,10 @@ fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
             break;
         }
         let mut state = store.shared.state.lock();
-        _ = store.shared.relieve(&mut state, umbrella_policy::log_layout::Goal::Ahead).expect("memory does not fail");
+        _ = store
+            .shared
+            .relieve(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
+            .expect("memory does not fail");
     }
     assert!(!hooked.is_due(), "it was not cleaned");
     let held = read(&*store, 24, 8);
@@ -437,7 +440,10 @@ fn comes_back_while_a_page_is_read(back: u64) {
     });
     {
         let mut state = store.shared.state.lock();
-        store.shared.relieve(&mut state, umbrella_policy::log_layout::Goal::Ahead).expect("memory does not fail");
+        store
+            .shared
+            .relieve(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
+            .expect("memory does not fail");
     }
     assert!(!hooked.is_due(), "it was not cleaned");
     assert_ne!(*last.lock(), 0);
@@ -471,7 +477,7 @@ fn live_in(store: &LogStore, segment: umbrella_policy::log_layout::SegmentNo) ->
 /// Returns the contents of a block that lies at its old place again, and what was last written to it. Returns `None` if
 /// another stream has taken the segment.
 fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
-    use umbrella_policy::log_layout::{Goal, SegmentNo, State};
+    use umbrella_policy::log_layout::{CleaningGoal, SegmentNo, State};
     let hooked = Hooked::new(made(130, "r_lfs"));
     let device: Arc<dyn BlockDevice> = hooked.clone();
     let store = Arc::new(open(&device, Options { quiet: Duration::MAX, ..by_hand() }));
@@ -492,7 +498,7 @@ fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
     };
     let relieve = |store: &LogStore| {
         let mut state = store.shared.state.lock();
-        store.shared.relieve(&mut state, Goal::Ahead).expect("memory does not fail")
+        store.shared.relieve(&mut state, CleaningGoal::Ahead).expect("memory does not fail")
     };
     // One that the cleaner has begun and filled since the last write.
     let of_now = |store: &LogStore| {

@@ -209,7 +209,7 @@ fn a_scrub_leaves_a_store_idle() {
 
 #[test]
 fn problems_of_adjacent_blocks_take_one_line() {
-    let damaged = |block| Problem::Damaged(BlockNo(block), format::Place(block + 70));
+    let damaged = |block| Problem::Damaged(BlockNo(block), format::LogBlock(block + 70));
     let rebuilt = |page| Problem::RebuiltPage(umbrella_policy::log_layout::MapPage(page));
     let problems: Vec<_> = (17..=391).map(damaged).chain([damaged(400)]).chain((3..5).map(rebuilt)).collect();
     let problems: Vec<_> = problems.iter().collect();

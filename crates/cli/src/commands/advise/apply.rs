@@ -11,7 +11,7 @@ use umbrella_fs::spec::{PoolSpec, WriteBackSpec};
 
 use crate::client::{Client, ClientError};
 use crate::commands;
-use crate::commands::ask::{Asker, Reply};
+use crate::commands::ask::{Asker, Consent};
 use crate::config::save::{self, Change};
 use crate::text::{visible, visible_path};
 
@@ -58,7 +58,7 @@ impl Applying {
         for change in &changes {
             tell!("  {change}");
         }
-        if !matches!(self.asker.ask("write it, and put it in force?")?, Reply::Yes | Reply::All) {
+        if !matches!(self.asker.ask("write it, and put it in force?")?, Consent::Yes | Consent::All) {
             tell!("{shown} stays as it is");
             return Ok(not(changes));
         }

@@ -2,21 +2,21 @@
 
 use umbrella_lab::advice::sleep::SleepAdvice;
 use umbrella_lab::result::Unit;
-use umbrella_lab::result::html::{Figure, Point, Rank, Tradeoff, tradeoff_page};
+use umbrella_lab::result::html::{Figure, PlotPoint, Rank, Tradeoff, tradeoff_page};
 
-use super::Report;
+use super::DiskAdviceReport;
 use super::text::{policy, setting_of_sleep};
 use crate::commands::lab::setup::origin;
 
 /// The page of these disks, below the text that is printed.
-pub(super) fn of(disks: &[(&str, &Report)], text: &str) -> String {
+pub(super) fn of(disks: &[(&str, &DiskAdviceReport)], text: &str) -> String {
     let plots: Vec<Tradeoff> = disks.iter().flat_map(|(disk, report)| plots(disk, report)).collect();
     let first = disks.first().and_then(|(_, report)| report.traces.first());
     let title = first.map_or("", |trace| trace.trace.as_str());
     tradeoff_page(&format!("Advice: {title}"), text, &plots, &origin())
 }
 
-fn plots(disk: &str, report: &Report) -> Vec<Tradeoff> {
+fn plots(disk: &str, report: &DiskAdviceReport) -> Vec<Tradeoff> {
     let heading = |of: &str| if disk.is_empty() { of.to_owned() } else { format!("{disk}: {of}") };
     let rank = |is_today: bool, is_best: bool| match (is_today, is_best) {
         (true, _) => Rank::Today,
@@ -24,7 +24,7 @@ fn plots(disk: &str, report: &Report) -> Vec<Tradeoff> {
         _ => Rank::Tried,
     };
     let advice = &report.write_back;
-    let points = advice.tried.iter().map(|of| Point {
+    let points = advice.tried.iter().map(|of| PlotPoint {
         label: format!("{}, {}", policy(&of.policy), of.memory),
         at: (of.waited_s.mean, of.busy_s.mean),
         rank: rank(*of == advice.today, Some(of) == advice.best.as_ref()),
@@ -37,7 +37,7 @@ fn plots(disk: &str, report: &Report) -> Vec<Tradeoff> {
     }];
     let SleepAdvice::Judged(judged) = &report.sleep else { return plots };
     let mut plot = |of: &str, name, unit, figure: fn(&umbrella_lab::advice::sleep::SleepFigures) -> f64| {
-        let points = judged.tried.iter().map(|of| Point {
+        let points = judged.tried.iter().map(|of| PlotPoint {
             label: setting_of_sleep(of),
             at: (of.watts.mean, figure(of)),
             rank: rank(*of == judged.today, Some(of) == judged.best.as_ref()),

@@ -157,7 +157,7 @@ pub(super) fn advise(
     let candidates = candidates(&config, &flash.name);
     let views = views(&config, branches);
     let mut figures: Vec<(u64, u64)> = vec![(0, 0); candidates.len()];
-    let mut walk = Walk { files: 0, bytes: 0, seen: BTreeSet::new() };
+    let mut walk = SeenFiles { files: 0, bytes: 0, seen: BTreeSet::new() };
     let mut requests: Vec<Requests> = disks.iter().map(|disk| Requests::of(disk.recording)).collect();
     for (disk, requests) in disks.iter().zip(&mut requests) {
         for branch in branches.iter().filter(|branch| disk.branches.contains(&branch.name)) {
@@ -292,14 +292,14 @@ fn places(file: &Path, data: &Metadata, disk: Device) -> Vec<(u64, u64)> {
 }
 
 /// Files that were seen.
-struct Walk {
+struct SeenFiles {
     files: u64,
     bytes: u64,
     /// Those with several names.
     seen: BTreeSet<(u64, u64)>,
 }
 
-impl Walk {
+impl SeenFiles {
     /// Shows each regular file of a branch once, by its path in the pool.
     fn branch(
         &mut self,

@@ -38,14 +38,14 @@ pub(super) struct Order<'a> {
 
 /// The requests of a disk.
 #[derive(Debug)]
-struct Kept {
+struct RequestBuffer {
     lines: Vec<u8>,
     /// Lines that still fit, the head line among them.
     room: u64,
     file: Option<Recorded>,
 }
 
-impl Lines for Kept {
+impl Lines for RequestBuffer {
     fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
         for line in lines.split_inclusive(|byte| *byte == b'\n').take(usize::try_from(self.room).unwrap_or(usize::MAX))
         {
@@ -79,7 +79,7 @@ pub(super) fn record(order: &Order<'_>) -> anyhow::Result<Vec<Recording>> {
         let path = save.map(|path| file_of(path, (devices.len() > 1).then_some(disk)));
         let file = path.map(|path| Recorded::create(&path, Existing::Keep)).transpose()?;
         // One more shows that the recording goes on.
-        kept.push(Kept { lines: Vec::new(), room: most.saturating_add(2), file });
+        kept.push(RequestBuffer { lines: Vec::new(), room: most.saturating_add(2), file });
     }
     let ended = watch(devices, time, save.is_none().then_some(most), name, &mut kept);
     let mut texts = Vec::new();
@@ -104,7 +104,13 @@ fn read(disk: &str, lines: Vec<u8>, most: u64) -> anyhow::Result<Recording> {
     Ok(Recording::read(disk, &mut reader, usize::try_from(most).unwrap_or(usize::MAX))?)
 }
 
-fn watch(devices: &[Device], time: Duration, most: Option<u64>, name: &str, kept: &mut [Kept]) -> anyhow::Result<()> {
+fn watch(
+    devices: &[Device],
+    time: Duration,
+    most: Option<u64>,
+    name: &str,
+    kept: &mut [RequestBuffer],
+) -> anyhow::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut signals = Vec::new();
     for signal in ending_signals() {
@@ -201,7 +207,7 @@ mod tests {
 
     #[test]
     fn no_more_stays_in_memory_than_fits() {
-        let mut kept = Kept { lines: Vec::new(), room: 2, file: None };
+        let mut kept = RequestBuffer { lines: Vec::new(), room: 2, file: None };
         kept.write_lines(b"1\n2\n3\n").unwrap();
         kept.write_lines(b"4\n").unwrap();
         assert_eq!((kept.lines, kept.room), (b"1\n2\n".to_vec(), 0));

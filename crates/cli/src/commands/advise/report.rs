@@ -3,7 +3,7 @@
 use serde::Serialize;
 use umbrella_lab::events::Written;
 
-use super::Report;
+use super::DiskAdviceReport;
 use super::apply::Saved;
 use super::configuration::Fragment;
 use super::placement::PlacementReport;
@@ -28,7 +28,7 @@ pub(super) struct DiskReport {
     pub(super) device: String,
     pub(super) branches: Vec<String>,
     /// None: nothing was read or written.
-    pub(super) advice: Option<Report>,
+    pub(super) advice: Option<DiskAdviceReport>,
     pub(super) decisions: Vec<Decisions>,
 }
 

@@ -10,7 +10,7 @@ use umbrella_lab::advice::{Recording, SEEDS};
 use umbrella_lab::experiment::{self, Cell, Machine};
 use umbrella_units::ByteSize;
 
-use super::{Report, Simulated, configuration};
+use super::{DiskAdviceReport, Simulated, configuration};
 use crate::commands::lab::values::threads;
 use crate::commands::lab::watch::{Bars, Later};
 use crate::text::count;
@@ -34,7 +34,12 @@ impl Simulator {
     }
 
     /// What to set for a disk that is asked for this, and has that write-back policy today.
-    pub(super) fn report(&self, recordings: &[Recording], disk: &str, policy: &str) -> anyhow::Result<Report> {
+    pub(super) fn report(
+        &self,
+        recordings: &[Recording],
+        disk: &str,
+        policy: &str,
+    ) -> anyhow::Result<DiskAdviceReport> {
         let today = Today { disk, memory: self.memory, policy };
         let cells = write_back::plan(recordings, today)?;
         tell!("write-back: {}", count(cells.len() as u64, "run"));
@@ -44,7 +49,7 @@ impl Simulator {
         let again = write_back::plan_again(recordings, disk, &write_back)?;
         let confirmed = write_back::confirm(&write_back, &self.outcomes(&again)?);
         let sleep = self.sleep(recordings, disk)?;
-        Ok(Report {
+        Ok(DiskAdviceReport {
             traces: recordings.iter().map(Simulated::of).collect(),
             disk: disk.to_owned(),
             memory: self.memory,

@@ -9,7 +9,7 @@ use umbrella_lab::events::Written;
 use umbrella_lab::result::Unit;
 use umbrella_units::ByteSize;
 
-use super::Report;
+use super::DiskAdviceReport;
 use super::configuration::Fragment;
 use super::placement::PlacementReport;
 use super::report::{Decisions, DiskReport, PoolReport};
@@ -21,7 +21,7 @@ const LEAST_SPREAD: f64 = 1.0;
 const KWH_A_YEAR: f64 = 8.766;
 
 /// All of it.
-pub(super) fn report(report: &Report) -> String {
+pub(super) fn report(report: &DiskAdviceReport) -> String {
     let requests: u64 = report.traces.iter().map(|trace| trace.requests).sum();
     let length: f64 = report.traces.iter().map(|trace| trace.length_s).sum();
     let names = match report.traces.as_slice() {

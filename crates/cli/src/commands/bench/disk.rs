@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use clap::Args;
 use serde::Serialize;
-use umbrella_lab::drive::timed::{DiskTimings, Plan, Step, measure};
+use umbrella_lab::drive::timed::{DiskTimings, Measurement, Plan, measure};
 use umbrella_units::{Nanos, parse_duration};
 
 use self::device::DirectReads;
@@ -31,7 +31,7 @@ EXAMPLES:
   umbrella bench disk /dev/sdb --output sdb.toml
   umbrella lab run --disk ./sdb.toml --workload postmark
   umbrella bench disk /dev/sdb --time 2m --json | jq .rotating.zones")]
-pub(super) struct DiskArgs {
+pub(super) struct DiskBenchArgs {
     /// The disk: a block device, or a file.
     #[arg(value_name = "DEVICE|FILE")]
     device: PathBuf,
@@ -51,7 +51,7 @@ pub(super) struct DiskArgs {
 
 /// What is printed as JSON.
 #[derive(Debug, Serialize)]
-struct Report<'a> {
+struct TimingReport<'a> {
     device: String,
     model: &'a str,
     /// Who used it meanwhile.
@@ -60,7 +60,7 @@ struct Report<'a> {
     timings: &'a DiskTimings,
 }
 
-impl DiskArgs {
+impl DiskBenchArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(output) = &self.output {
             let profile = WholeFile { option: "--output", is: "profile", example: "disk.toml" };
@@ -80,7 +80,7 @@ impl DiskArgs {
         let timings = measure(&mut device, &plan, &mut |step| tell!("{}", told(step))).with_context(named)?;
         let model = device.model();
         if self.json {
-            let report = Report { device: named(), model, in_use: &in_use, timings: &timings };
+            let report = TimingReport { device: named(), model, in_use: &in_use, timings: &timings };
             output::json(&report)?;
         } else {
             output::print(&report::text(&named(), &timings))?;
@@ -103,14 +103,14 @@ fn seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64)
 }
 
-fn told(step: Step) -> &'static str {
+fn told(step: Measurement) -> &'static str {
     match step {
-        Step::Rotation => "looking for rotation ...",
-        Step::Zones => "it turns; looking for zones ...",
-        Step::Heads => "looking for heads and skews ...",
-        Step::Seeks => "timing seeks ...",
-        Step::Buffer => "looking at the buffer ...",
-        Step::Queue => "timing reads in a queue ...",
-        Step::Flash => "no rotation found; timing reads by size and queue depth ...",
+        Measurement::Rotation => "looking for rotation ...",
+        Measurement::Zones => "it turns; looking for zones ...",
+        Measurement::Heads => "looking for heads and skews ...",
+        Measurement::Seeks => "timing seeks ...",
+        Measurement::Buffer => "looking at the buffer ...",
+        Measurement::Queue => "timing reads in a queue ...",
+        Measurement::Flash => "no rotation found; timing reads by size and queue depth ...",
     }
 }

@@ -17,8 +17,8 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
-    Disk(disk::DiskArgs),
-    Record(record::RecordArgs),
+    Disk(disk::DiskBenchArgs),
+    Record(record::BenchRecordArgs),
     RLfs(r_lfs::RLfsArgs),
 }
 

@@ -60,7 +60,7 @@ const QUICK: Scale = Scale { disk: ByteSize(128 << 20), updates: 4000, factor: 0
 
 /// One run.
 #[derive(Debug, Clone, Serialize)]
-struct Run {
+struct BenchRun {
     locality: String,
     scheme: &'static str,
     seconds: f64,
@@ -141,9 +141,9 @@ impl RLfsArgs {
 }
 
 /// What the paper says of three regions against one, figure 7.
-fn judge(runs: &[Run]) -> Vec<Claim> {
+fn judge(runs: &[BenchRun]) -> Vec<Claim> {
     let [plain, regions, _] = runs else { return Vec::new() };
-    let less = |of: &dyn Fn(&Run) -> f64| (1.0 - of(regions) / of(plain).max(f64::MIN_POSITIVE)) * 100.0;
+    let less = |of: &dyn Fn(&BenchRun) -> f64| (1.0 - of(regions) / of(plain).max(f64::MIN_POSITIVE)) * 100.0;
     let cleaner = less(&|run| (run.cleaner_read_blocks + run.cleaner_written_blocks) as f64);
     let name = &plain.locality;
     vec![
@@ -167,15 +167,15 @@ fn judge(runs: &[Run]) -> Vec<Claim> {
 }
 
 /// Unmounts when dropped, so that nothing is left behind when a step fails.
-struct Mounted(PathBuf);
+struct MountGuard(PathBuf);
 
-impl Mounted {
+impl MountGuard {
     fn unmount(&self) -> anyhow::Result<()> {
         run("umount", &[path(&self.0)?])
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountGuard {
     fn drop(&mut self) {
         let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         if quiet(Command::new("mountpoint").arg("-q").arg(&self.0)).is_ok_and(|status| status.success()) {
@@ -219,7 +219,7 @@ fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str, stop: &AtomicBool) -> anyhow::Result<Run> {
+fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str, stop: &AtomicBool) -> anyhow::Result<BenchRun> {
     let model = profile("deskstar_500gb")?;
     let backing = Arc::new(Memory::new(scale.disk));
     let disk: Arc<dyn BlockDevice> =
@@ -237,7 +237,7 @@ fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str, stop: &A
     let mut device = LoopDevice::attach(&file.path(), &attach)?;
     let name = path(device.path())?.to_owned();
     run("mkfs.ext4", &["-q", "-F", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", &name])?;
-    let mounted = Mounted(mounted_at);
+    let mounted = MountGuard(mounted_at);
     run("mount", &[&name, path(&mounted.0)?])?;
     let measured = benchmark(scale, locality, &mounted.0, &store, stop);
     mounted.unmount()?;
@@ -247,7 +247,7 @@ fn prototype(scale: &Scale, locality: (u32, u32), scheme: &'static str, stop: &A
     let (before, after, seconds) = measured?;
     Arc::into_inner(store).context("the store is still in use")?.close()?;
     let blocks = |of: fn(&LogStoreStats) -> ByteSize| (of(&after).0 - of(&before).0) / 4096;
-    Ok(Run {
+    Ok(BenchRun {
         locality: format!("{}/{}", locality.0, locality.1),
         scheme,
         seconds,

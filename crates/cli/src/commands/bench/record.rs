@@ -23,7 +23,7 @@ use crate::text::{count, visible_path};
 EXAMPLES:
   umbrella bench record /dev/sda --seconds 3600 -o hour.csv.gz
   umbrella bench record /dev/sda | tee live.csv")]
-pub(super) struct RecordArgs {
+pub(super) struct BenchRecordArgs {
     /// The disk: a whole block device.
     #[arg(value_name = "DEVICE")]
     device: PathBuf,
@@ -50,7 +50,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.or_else(|_| parse_duration(text)).map_err(|error| format!("{error}; or a whole number of seconds"))
 }
 
-impl RecordArgs {
+impl BenchRecordArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let device = Device::find(&self.device)?;
         block_trace::require_root()?;

@@ -163,11 +163,11 @@ impl AddArgs {
 /// The branch as the configuration says it.
 fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
     #[derive(Serialize)]
-    struct Lines<'a> {
-        branch: [Line<'a>; 1],
+    struct BranchTables<'a> {
+        branch: [BranchTable<'a>; 1],
     }
     #[derive(Serialize)]
-    struct Line<'a> {
+    struct BranchTable<'a> {
         name: &'a str,
         path: &'a Path,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,7 +191,7 @@ fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
         #[serde(skip_serializing_if = "Option::is_none")]
         passthrough: Option<bool>,
     }
-    let line = Line {
+    let line = BranchTable {
         name: &branch.name,
         path: &branch.path,
         min_free: (branch.min_free != Amount::Bytes(ByteSize(0))).then(|| amount(branch.min_free)),
@@ -205,7 +205,7 @@ fn configuration(branch: &BranchSpec) -> anyhow::Result<String> {
         min_stay: (!branch.min_stay.is_zero()).then(|| format_duration(branch.min_stay)),
         passthrough: (!branch.passthrough).then_some(false),
     };
-    Ok(toml::to_string(&Lines { branch: [line] })?)
+    Ok(toml::to_string(&BranchTables { branch: [line] })?)
 }
 
 /// Exactly: what is shown to people is rounded.

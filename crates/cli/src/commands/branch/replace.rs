@@ -15,7 +15,7 @@ use crate::commands::{self, PoolOption};
 use crate::config::save::{self, Change, Prepared};
 use crate::mounts::{self, is_file, refuse_silent};
 use crate::pool::{self, Pool};
-use crate::probe::Reply;
+use crate::probe::ProbeReply;
 use crate::text::{quoted, quoted_list, visible_path};
 use crate::{config, covers, ending, output};
 
@@ -48,7 +48,7 @@ pub(super) struct ReplaceArgs {
 }
 
 /// What is left to do, and where it was saved.
-struct Next {
+struct NextSteps {
     words: String,
     saved: Option<String>,
 }
@@ -97,7 +97,7 @@ impl ReplaceArgs {
     }
 
     /// On a pool that is mounted; nothing when no daemon answers.
-    fn on_live(&self, pool: &Pool) -> anyhow::Result<Option<Next>> {
+    fn on_live(&self, pool: &Pool) -> anyhow::Result<Option<NextSteps>> {
         let path = self.path.as_deref().map(pool::absolute).transpose()?;
         path.as_deref().map_or(Ok(()), refuse_silent)?;
         ending::wait_for_branches(path.as_slice())?;
@@ -116,11 +116,11 @@ impl ReplaceArgs {
             }
             (None, None) => String::new(),
         };
-        Ok(Some(Next { words, saved }))
+        Ok(Some(NextSteps { words, saved }))
     }
 
     /// Forgets what the branch was, so that the next mount takes in what is there.
-    fn before_mount(&self, file: &Path, spec: &PoolSpec, pool: &Pool) -> anyhow::Result<Next> {
+    fn before_mount(&self, file: &Path, spec: &PoolSpec, pool: &Pool) -> anyhow::Result<NextSteps> {
         let name = quoted(&self.name);
         let Some(branch) = spec.branches.iter().find(|branch| branch.name == self.name) else {
             let known = quoted_list(spec.branches.iter().map(|branch| branch.name.as_str()));
@@ -138,9 +138,9 @@ impl ReplaceArgs {
         let state = StateDir::open(&pool::state_dir(&pool.mount), &pool.mount)?;
         let was_mount = state.branch(&self.name).is_some_and(|known| known.was_mount && known.path == branch.path);
         match mounts::found_at(&path) {
-            Reply::Yes(_) => {}
-            Reply::No(error) => bail!("branch {name}: {shown}: {error}"),
-            Reply::Silent => bail!("branch {name}: {shown} does not answer"),
+            ProbeReply::Yes(_) => {}
+            ProbeReply::No(error) => bail!("branch {name}: {shown}: {error}"),
+            ProbeReply::Silent => bail!("branch {name}: {shown} does not answer"),
         }
         let is_mount = mounts::at(&mounts::resolve(&path)).is_some();
         if (was_mount || branch.require_mount == Some(true)) && !is_mount && !self.force {
@@ -148,6 +148,6 @@ impl ReplaceArgs {
         }
         let saved = self.write(change)?;
         state.forget(&self.name)?;
-        Ok(Next { words: format!(": the next mount uses the disk at {shown}"), saved })
+        Ok(NextSteps { words: format!(": the next mount uses the disk at {shown}"), saved })
     }
 }

@@ -24,7 +24,7 @@ use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec, TlsSpec};
 use crate::disk::log::has_a_store;
 use crate::disk::looped::in_use;
 use crate::disk::losses::{skipped, unknown};
-use crate::disk::open::{self, Part};
+use crate::disk::open::{self, OpenDevice};
 use crate::disk::pair::keeps;
 use crate::disk::place;
 use crate::disk::scrub::Scrubs;
@@ -43,7 +43,7 @@ EXAMPLES:
   umbrella disk check --disk /dev/sdb --flash /dev/nvme0n1p3
   umbrella disk check /srv/store.img --data
   umbrella disk check media.disk.toml --json | jq '.errors[].message'")]
-pub(super) struct CheckArgs {
+pub(super) struct DiskCheckArgs {
     #[command(flatten)]
     source: SourceArgs,
     /// Also compare all data of a log store with its checksums, which reads everything that is in use.
@@ -56,7 +56,7 @@ pub(super) struct CheckArgs {
 
 /// What was found, as `--json` prints it.
 #[derive(Debug, Serialize)]
-struct Report {
+struct DiskCheckReport {
     /// Nothing is wrong; nothing if that cannot be said, since not all was looked at.
     ok: Option<bool>,
     errors: Vec<Message>,
@@ -74,9 +74,9 @@ struct Report {
     serves_store: bool,
 }
 
-impl Report {
-    fn new() -> Report {
-        Report {
+impl DiskCheckReport {
+    fn new() -> DiskCheckReport {
+        DiskCheckReport {
             ok: None,
             errors: Vec::new(),
             warnings: Vec::new(),
@@ -117,7 +117,7 @@ impl Message {
     }
 }
 
-impl CheckArgs {
+impl DiskCheckArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let report = match self.source.read() {
             Ok(disk) => look(disk, if self.data { Depth::Data } else { Depth::Structure }),
@@ -128,7 +128,7 @@ impl CheckArgs {
                 }
                 Ok(errors) => {
                     let errors = errors.reports().into_iter().map(Message::Place).collect();
-                    Report { ok: Some(false), errors, ..Report::new() }
+                    DiskCheckReport { ok: Some(false), errors, ..DiskCheckReport::new() }
                 }
                 Err(error) => return Err(error),
             },
@@ -143,8 +143,8 @@ impl CheckArgs {
 }
 
 /// Looks at what the disk is made of, without opening it.
-fn look(disk: DiskSpec, depth: Depth) -> Report {
-    let mut report = Report::new();
+fn look(disk: DiskSpec, depth: Depth) -> DiskCheckReport {
+    let mut report = DiskCheckReport::new();
     let flash = disk.cache.as_ref().map(|cache| ("flash", &cache.flash));
     for (part, device) in std::iter::once(("disk", &disk.disk)).chain(flash) {
         let Some(path) = device.path() else { continue };
@@ -193,7 +193,7 @@ fn look(disk: DiskSpec, depth: Depth) -> Report {
 
 /// Looks for users of the disk. If there are any, its contents are not checked, since data that is written meanwhile
 /// would look like damage. A daemon is asked what it knows.
-fn look_for_users(disk: &DiskSpec, report: &mut Report) {
+fn look_for_users(disk: &DiskSpec, report: &mut DiskCheckReport) {
     if place::is_served(&disk.name) {
         let status = match place::client_of(disk) {
             Ok((_, status)) => status,
@@ -226,8 +226,8 @@ fn look_for_users(disk: &DiskSpec, report: &mut Report) {
 }
 
 /// The flash is not there: whether the disk is waiting for it.
-fn look_for_flash(disk: &DiskSpec, report: &mut Report) {
-    let half = Part::open_data(&disk.disk, Access::ReadOnly).ok().flatten().map(|part| part.half());
+fn look_for_flash(disk: &DiskSpec, report: &mut DiskCheckReport) {
+    let half = OpenDevice::open_data(&disk.disk, Access::ReadOnly).ok().flatten().map(|part| part.half());
     let message = match half.map(|half| hybrid::flash_of(&half)) {
         None | Some(Ok(None)) => return,
         Some(Ok(Some(flash))) => format!(
@@ -240,8 +240,8 @@ fn look_for_flash(disk: &DiskSpec, report: &mut Report) {
 }
 
 /// Reads both halves of a hybrid disk that nobody uses.
-fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
-    let open = |device| Ok(Part::open_data(device, Access::ReadOnly)?.map(|part| part.half()));
+fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut DiskCheckReport) {
+    let open = |device| Ok(OpenDevice::open_data(device, Access::ReadOnly)?.map(|part| part.half()));
     let checked = open(&disk.disk).and_then(|disk| Ok(disk.zip(open(&cache.flash)?))).and_then(|halves| {
         let Some((disk, flash)) = halves else { return Ok(None) };
         Ok(Some(hybrid::check(&disk, &flash)?))
@@ -263,7 +263,7 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut Report) {
 }
 
 /// Reads the log store of a disk that nobody uses, if there is one.
-fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
+fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut DiskCheckReport) {
     let is_there = disk.disk.path().is_some_and(|path| path.exists());
     if !report.errors.is_empty() || !is_there {
         return;
@@ -284,7 +284,7 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut Report) {
 }
 
 /// Reads again what the last scrub of a log store found damaged: what was written since is whole.
-fn look_at_last_scrub(disk: &DiskSpec, report: &mut Report) {
+fn look_at_last_scrub(disk: &DiskSpec, report: &mut DiskCheckReport) {
     let Some(id) = report.store.as_ref().map(|store| store.id) else { return };
     let kept = Scrubs::of(disk.name.clone(), Some(id)).status().last;
     let Some(last) = kept.filter(|last| last.ranges() > 0) else { return };
@@ -364,7 +364,7 @@ fn is_disk(data: &Metadata) -> bool {
     data.is_file() || data.file_type().is_block_device()
 }
 
-fn summary(report: &Report) -> String {
+fn summary(report: &DiskCheckReport) -> String {
     let warnings = report.warnings.iter().filter_map(Message::line).map(|line| format!("warning: {line}"));
     let errors = report.errors.iter().filter_map(Message::line).map(|line| format!("error: {line}"));
     let mut lines: Vec<String> = errors.chain(warnings).collect();

@@ -11,10 +11,10 @@ use umbrella_block::log_store::{self, CheckReport, Depth, LogStore, Problem};
 use umbrella_block::scrub::ScrubId;
 use umbrella_units::{BLOCK_SECTORS, ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES, SectorRange};
 
-use super::progress::View;
+use super::progress::ProgressDisplay;
 use crate::config::disk::{DiskSpec, LogSpec};
 use crate::disk::log;
-use crate::disk::open::Part;
+use crate::disk::open::OpenDevice;
 use crate::text::count;
 
 /// A store that was looked at, as `--json` prints it.
@@ -63,11 +63,11 @@ pub(super) struct Looked {
 
 /// What the store of a disk lies on, and what messages call it; nothing of it is written.
 fn below(spec: &DiskSpec) -> anyhow::Result<Option<(Arc<dyn BlockDevice>, String)>> {
-    let Some(disk) = Part::open_data(&spec.disk, Access::ReadOnly)? else { return Ok(None) };
+    let Some(disk) = OpenDevice::open_data(&spec.disk, Access::ReadOnly)? else { return Ok(None) };
     let device: Arc<dyn BlockDevice> = match &spec.cache {
         None => disk.device,
         Some(cache) => {
-            let Some(flash) = Part::open_data(&cache.flash, Access::ReadOnly)? else { return Ok(None) };
+            let Some(flash) = OpenDevice::open_data(&cache.flash, Access::ReadOnly)? else { return Ok(None) };
             Arc::new(DamagedPair::open(disk.half(), flash.half())?)
         }
     };
@@ -97,7 +97,7 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Looke
     if spec.log.is_none() && !log::is_on(&*device, &name)? {
         return Ok(None);
     }
-    let mut view = View::new("{bar:30} {percent} % of the log read  {eta} left");
+    let mut view = ProgressDisplay::new("{bar:30} {percent} % of the log read  {eta} left");
     let report = log_store::check(device, &name, depth, &mut |done, steps| {
         view.show(done, steps, || format!("{} % of the log read", (done * 100).checked_div(steps).unwrap_or(0)));
     });

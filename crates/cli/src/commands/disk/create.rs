@@ -12,12 +12,12 @@ use umbrella_units::{ByteSize, PAGE_BYTES};
 
 use super::check::too_small;
 use super::log::{NewLogArgs, NewStore};
-use super::progress::View;
+use super::progress::ProgressDisplay;
 use super::source::SourceArgs;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::disk::looped::refuse_looped;
 use crate::disk::offered::create_store;
-use crate::disk::open::{self, Made, Part};
+use crate::disk::open::{self, Made, OpenDevice};
 use crate::disk::pair::keeps;
 use crate::disk::{log, place, remembered};
 use crate::output::{self, reasons};
@@ -131,11 +131,11 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::
     }
     let (pair, size) = match &spec.cache {
         Some(cache) => join(spec, cache, force)?,
-        None => (None, Part::open_data(&spec.disk, Access::ReadOnly)?.map(|disk| disk.device.geometry().size())),
+        None => (None, OpenDevice::open_data(&spec.disk, Access::ReadOnly)?.map(|disk| disk.device.geometry().size())),
     };
     let (store, size) = match &spec.log {
         Some(log) => {
-            let mut view = View::new("{bar:30} {percent} % of the log store written  {eta} left");
+            let mut view = ProgressDisplay::new("{bar:30} {percent} % of the log store written  {eta} left");
             let superblock = create_store(spec, log, force, &mut |done, total| {
                 view.show(done, total, || {
                     format!("{} % of the log store written", (done * 100).checked_div(total).unwrap_or(0))
@@ -155,13 +155,14 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<Made>) -> anyhow::
 }
 
 fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Option<Pair>, Option<ByteSize>)> {
-    let half =
-        |device: &DeviceSpec, what: &'static str| match Part::open_data(device, Access::ReadWrite).context(what)? {
-            Some(part) => Ok(part.half()),
-            None => {
-                bail!("{what}: in memory nothing lasts; give it a path (a hybrid disk in memory is made at each start)")
-            }
-        };
+    let half = |device: &DeviceSpec, what: &'static str| match OpenDevice::open_data(device, Access::ReadWrite)
+        .context(what)?
+    {
+        Some(part) => Ok(part.half()),
+        None => {
+            bail!("{what}: in memory nothing lasts; give it a path (a hybrid disk in memory is made at each start)")
+        }
+    };
     keeps(&spec.disk, cache)?;
     let newest_elsewhere = open::needs_flash(&spec.disk)?;
     let (disk, flash) = (half(&spec.disk, "the disk")?, half(&cache.flash, "the flash")?);

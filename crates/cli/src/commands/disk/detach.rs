@@ -9,14 +9,14 @@ use umbrella_block::hybrid::Losses;
 use umbrella_units::ByteSize;
 
 use super::DiskArg;
-use super::progress::View;
+use super::progress::ProgressDisplay;
 use crate::client::ClientError;
 use crate::config::disk::DiskName;
 use crate::disk::last_resort::{forget_flash, salvage};
 use crate::disk::losses::{perhaps_lost, unknown};
 use crate::disk::pair::detach_unserved;
 use crate::disk::place::{self, PlaceError, Target};
-use crate::disk::protocol::{Answer, AtDetach, Detached, Outcome, Progress, Request};
+use crate::disk::protocol::{Answer, AtDetach, DetachOutcome, Detached, Progress, Request};
 use crate::output;
 use crate::text::count;
 
@@ -68,7 +68,7 @@ impl DetachArgs {
             }
             target => target?,
         };
-        let mut view = View::new("{bar:30} {bytes} of {total_bytes} to the disk  {eta} left");
+        let mut view = ProgressDisplay::new("{bar:30} {bytes} of {total_bytes} to the disk  {eta} left");
         let detached = self.detach(&target, &mut |progress| {
             let line = || format!("{} of {} brought to the disk", progress.done, progress.total);
             view.show(progress.done.0, progress.total.0, line);
@@ -108,9 +108,9 @@ impl DetachArgs {
             }
             let (drained, lost, perhaps_lost) = detach_unserved(spec, self.flash(), show)?;
             let outcome = match self.flash() {
-                AtDetach::Dissolve => Outcome::Dissolved,
-                _ if lost.is_empty() => Outcome::Detached,
-                _ => Outcome::DetachedWithCache,
+                AtDetach::Dissolve => DetachOutcome::Dissolved,
+                _ if lost.is_empty() => DetachOutcome::Detached,
+                _ => DetachOutcome::DetachedWithCache,
             };
             return Ok(Detached { name: spec.name.to_string(), outcome, drained, lost: Some(lost), perhaps_lost });
         }
@@ -158,7 +158,7 @@ fn cleared(name: &DiskName) -> Detached {
     let lost = Some(Losses::default());
     Detached {
         name: name.to_string(),
-        outcome: Outcome::LeftoversCleared,
+        outcome: DetachOutcome::LeftoversCleared,
         drained: ByteSize(0),
         lost,
         perhaps_lost: Losses::default(),
@@ -170,20 +170,22 @@ const SHOWN_RANGES: usize = 20;
 
 fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &Detached) -> String {
     let mut lines = vec![match outcome {
-        Outcome::Detached if drained.0 > 0 => format!(
+        DetachOutcome::Detached if drained.0 > 0 => format!(
             "{name} is detached; {drained} brought from flash to the disk, which can be used alone; the next attach uses both again (--dissolve ends that)"
         ),
-        Outcome::Dissolved => {
+        DetachOutcome::Dissolved => {
             format!("{name} is a plain disk now; {drained} brought from flash to it, and the flash is free")
         }
-        Outcome::Detached => format!("{name} is detached"),
-        Outcome::DetachedWithCache => format!("{name} is detached; without its flash it is not whole"),
-        Outcome::Salvaged => format!("{name} is detached; {drained} that were whole brought from flash to the disk"),
-        Outcome::LeftoversCleared => {
+        DetachOutcome::Detached => format!("{name} is detached"),
+        DetachOutcome::DetachedWithCache => format!("{name} is detached; without its flash it is not whole"),
+        DetachOutcome::Salvaged => {
+            format!("{name} is detached; {drained} that were whole brought from flash to the disk")
+        }
+        DetachOutcome::LeftoversCleared => {
             format!("{name}: cleaned up what its daemon left behind; the data on the disk was not touched")
         }
-        Outcome::Gone => format!("{name} is detached; it was in memory, and its data is gone"),
-        Outcome::FlashForgotten => format!("{name} is detached; what only the flash had is forgotten"),
+        DetachOutcome::Gone => format!("{name} is detached; it was in memory, and its data is gone"),
+        DetachOutcome::FlashForgotten => format!("{name} is detached; what only the flash had is forgotten"),
     }];
     match lost {
         None => lines.push("lost: unknown, because the log could not be read".to_owned()),
@@ -195,7 +197,7 @@ fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &De
         }
     }
     let waits_for_data =
-        matches!(outcome, Outcome::DetachedWithCache) && lost.as_ref().is_some_and(|lost| !lost.is_empty());
+        matches!(outcome, DetachOutcome::DetachedWithCache) && lost.as_ref().is_some_and(|lost| !lost.is_empty());
     lines.extend(waits_for_data.then(|| {
         "attach it again and write the lost sectors, or end the pair without them: `umbrella disk detach --salvage CONFIG`".to_owned()
     }));

@@ -24,7 +24,7 @@ const MOST_IMAGE: ByteSize = ByteSize((1 << 63) - PAGE_BYTES);
 
 /// What to make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum NewDiskKind {
     /// A log store: random writes become sequential ones (docs/log-store.md).
     Log,
 }
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 pub(super) struct NewLogArgs {
     /// What to make of the device, if not what the configuration says.
     #[arg(long, value_enum)]
-    kind: Option<Kind>,
+    kind: Option<NewDiskKind>,
     /// Where a log store places blocks (`umbrella disk schemes` lists them).
     #[arg(long, value_name = "SCHEME")]
     scheme: Option<SchemeSpec>,
@@ -94,7 +94,7 @@ fn refuse_other_size(path: &Path, asked: ByteSize) -> anyhow::Result<()> {
 impl NewLogArgs {
     /// Whether a log store is asked for.
     pub(super) fn wanted(&self) -> bool {
-        self.kind == Some(Kind::Log)
+        self.kind == Some(NewDiskKind::Log)
     }
 
     /// The disk, with what these options say.

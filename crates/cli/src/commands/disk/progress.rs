@@ -11,19 +11,19 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_secs(2);
 
 /// See the module; gone from the terminal when it is dropped.
-pub(super) struct View {
+pub(super) struct ProgressDisplay {
     bar: ProgressBar,
     on_terminal: bool,
     last_line: Instant,
 }
 
-impl View {
+impl ProgressDisplay {
     /// A bar with this template of indicatif's.
-    pub(super) fn new(template: &str) -> View {
+    pub(super) fn new(template: &str) -> ProgressDisplay {
         let on_terminal = std::io::stderr().is_terminal();
         let bar = if on_terminal { ProgressBar::new(0) } else { ProgressBar::hidden() };
         bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-        View { bar, on_terminal, last_line: Instant::now() }
+        ProgressDisplay { bar, on_terminal, last_line: Instant::now() }
     }
 
     /// Shows how much of it is done; `line` says the same in words.
@@ -37,7 +37,7 @@ impl View {
     }
 }
 
-impl Drop for View {
+impl Drop for ProgressDisplay {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -16,12 +16,12 @@ use umbrella_block::hybrid;
 use umbrella_block::log_store::{Salvage, SalvageReport, Unrecovered, Why};
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, PAGE_BYTES, SECTOR_BYTES};
 
-use super::progress::View;
+use super::progress::ProgressDisplay;
 use super::source::SourceArgs;
 use crate::config::disk::DiskSpec;
 use crate::disk::looped::in_use;
 use crate::disk::losses::unknown;
-use crate::disk::open::{Part, needs_flash};
+use crate::disk::open::{OpenDevice, needs_flash};
 use crate::disk::{log, place};
 use crate::output;
 use crate::text::{count, visible_path};
@@ -69,12 +69,12 @@ struct Salvaged {
     missing_chunks: u64,
     /// Damaged structures.
     damage: Vec<String>,
-    unrecovered: Vec<Run>,
+    unrecovered: Vec<SuspectExtent>,
 }
 
 /// Adjacent blocks of 4096 bytes that may not be what was written last.
 #[derive(Debug, Serialize)]
-struct Run {
+struct SuspectExtent {
     first: u64,
     blocks: u64,
     why: &'static str,
@@ -92,12 +92,12 @@ impl SalvageArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let spec = SourceArgs::of_path(self.image.clone(), self.flash.clone()).read_new()?;
         refuse_served(&spec)?;
-        let Some(disk) = Part::open_data(&spec.disk, Access::ReadOnly)? else {
+        let Some(disk) = OpenDevice::open_data(&spec.disk, Access::ReadOnly)? else {
             bail!("{} is in memory: nothing of it lasts", spec.name)
         };
         let flash = match &spec.cache {
             None => None,
-            Some(cache) => Part::open_data(&cache.flash, Access::ReadOnly)?,
+            Some(cache) => OpenDevice::open_data(&cache.flash, Access::ReadOnly)?,
         };
         let mut of_pair = Vec::new();
         let device: Arc<dyn BlockDevice> = match &flash {
@@ -116,7 +116,7 @@ impl SalvageArgs {
             }
         };
         let is_plain_pair = flash.is_some() && spec.log.is_none() && !log::is_on(&*device, &disk.name).unwrap_or(true);
-        let mut view = View::new("{bar:30} {percent} % read  {eta} left");
+        let mut view = ProgressDisplay::new("{bar:30} {percent} % read  {eta} left");
         let mut progress = |done: u64, of: u64| {
             view.show(done, of, || format!("{} % read", (done * 100).checked_div(of).unwrap_or(0)));
         };
@@ -169,7 +169,7 @@ impl SalvageArgs {
             copied: report.copied,
             missing_chunks: report.missing_chunks,
             damage,
-            unrecovered: report.unrecovered.iter().map(Run::of).collect(),
+            unrecovered: report.unrecovered.iter().map(SuspectExtent::of).collect(),
         })
     }
 
@@ -241,8 +241,8 @@ fn copy_pair(pair: &dyn BlockDevice, image: &File, progress: &mut dyn FnMut(u64,
     Ok(report)
 }
 
-impl Run {
-    fn of(run: &Unrecovered) -> Run {
+impl SuspectExtent {
+    fn of(run: &Unrecovered) -> SuspectExtent {
         let (why, meaning) = match run.why {
             Why::Lost => ("lost", "no copy can be read; left empty"),
             Why::MaybeLost => ("maybe_lost", "nothing was found, and something may be lost; left empty"),
@@ -251,7 +251,7 @@ impl Run {
             Why::Unverified => ("unverified", "what lies there; its checksum is lost"),
             Why::BehindEnd => ("behind_end", "written behind the end of the log, and perhaps never flushed"),
         };
-        Run { first: run.first.0, blocks: run.blocks, why, meaning }
+        SuspectExtent { first: run.first.0, blocks: run.blocks, why, meaning }
     }
 
     fn shown(&self) -> String {
@@ -268,7 +268,7 @@ fn summary(salvaged: &Salvaged) -> String {
         let chunks = count(salvaged.missing_chunks, "chunk");
         format!("damaged: the end of the log: the headers of {chunks} are lost, and the blocks that they held are unknown; the blocks written last may be old")
     }));
-    lines.extend(runs.iter().take(MOST_SHOWN).map(Run::shown));
+    lines.extend(runs.iter().take(MOST_SHOWN).map(SuspectExtent::shown));
     let more = runs.len().saturating_sub(MOST_SHOWN) as u64;
     lines.extend((more > 0).then(|| format!("and {more} more (--json has all)")));
     let blocks = runs.iter().map(|run| run.blocks).sum();

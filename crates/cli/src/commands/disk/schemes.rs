@@ -23,15 +23,15 @@ pub(super) struct SchemesArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Item {
+struct Scheme {
     name: &'static str,
     help: &'static str,
     source: &'static str,
-    parameters: Vec<Parameter>,
+    parameters: Vec<SchemeParameter>,
 }
 
 #[derive(Debug, Serialize)]
-struct Parameter {
+struct SchemeParameter {
     name: &'static str,
     default: &'static str,
     allowed: String,
@@ -40,7 +40,7 @@ struct Parameter {
 
 impl SchemesArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let items: Vec<Item> = schemes_for_disks().map(Item::of).collect();
+        let items: Vec<Scheme> = schemes_for_disks().map(Scheme::of).collect();
         if self.json {
             output::json_list(&items)?;
         } else {
@@ -50,24 +50,24 @@ impl SchemesArgs {
     }
 }
 
-impl Item {
-    fn of(info: &SchemeInfo) -> Item {
-        let parameters = info.params.iter().map(|param| Parameter {
+impl Scheme {
+    fn of(info: &SchemeInfo) -> Scheme {
+        let parameters = info.params.iter().map(|param| SchemeParameter {
             name: param.name,
             default: param.default,
             allowed: param.allowed(),
             help: param.help,
         });
-        Item { name: info.name, help: info.help, source: info.source, parameters: parameters.collect() }
+        Scheme { name: info.name, help: info.help, source: info.source, parameters: parameters.collect() }
     }
 }
 
-fn table(items: &[Item]) -> String {
+fn table(items: &[Scheme]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     for item in items {
         let mut text = item.help.to_owned();
-        for Parameter { name, default, allowed, help } in &item.parameters {
+        for SchemeParameter { name, default, allowed, help } in &item.parameters {
             let _ = write!(text, "\n  {name}={default}: {help} ({allowed})");
         }
         let _ = write!(text, "\n  source: {}", item.source);

@@ -9,7 +9,7 @@ use clap::Args;
 use umbrella_units::{ByteSize, format_duration};
 
 use super::DiskArg;
-use super::progress::View;
+use super::progress::ProgressDisplay;
 use crate::client::ClientError;
 use crate::config::disk::{VALID_BANDWIDTH, is_bandwidth};
 use crate::disk::place;
@@ -58,7 +58,7 @@ impl ScrubArgs {
             bail!("{name} is not served: `umbrella disk check --data` reads all of a disk that is not");
         }
         let request = Request::Scrub { bandwidth: self.bandwidth, restart: self.restart };
-        let mut view = View::new("{bar:30} {bytes} of {total_bytes} compared  {eta} left");
+        let mut view = ProgressDisplay::new("{bar:30} {bytes} of {total_bytes} compared  {eta} left");
         let answer = target.client()?.patience(PATIENCE).work_with_pulse(&request, &mut |progress| {
             view.show(progress.done.0, progress.total.0, || {
                 format!("{} of {} compared with their checksums", progress.done, progress.total)

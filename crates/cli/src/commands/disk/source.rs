@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
-use umbrella_policy::flash_cache::{Algorithm, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 
 use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Front, Listen, SleepSpec, TlsSpec};
 use crate::disk::log::{named_by_device, refuse_other};
@@ -39,7 +39,7 @@ pub(super) struct SourceArgs {
     spin_down: Option<SleepSpec>,
     /// When the flash is emptied: each, full, watermark, piggyback.
     #[arg(long, value_name = "POLICY")]
-    when: Option<When>,
+    when: Option<FlushTrigger>,
     /// How the flash is emptied: alg1, alg2, alg3, alg4, whole.
     #[arg(long, value_name = "NAME")]
     algorithm: Option<Algorithm>,

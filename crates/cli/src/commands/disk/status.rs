@@ -31,7 +31,7 @@ EXAMPLES:
   umbrella disk status
   umbrella disk status media --json | jq .cache.used
   umbrella disk status media --watch")]
-pub(super) struct StatusArgs {
+pub(super) struct DiskStatusArgs {
     #[command(flatten)]
     disk: DiskArg,
     /// Show it again every second, until Ctrl-C.
@@ -42,7 +42,7 @@ pub(super) struct StatusArgs {
     pub(super) json: bool,
 }
 
-impl StatusArgs {
+impl DiskStatusArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         loop {
             self.show()?;

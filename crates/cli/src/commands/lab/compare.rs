@@ -11,7 +11,7 @@ use umbrella_lab::result::{Group, METRICS, Metric, Outcome, PhaseTime, groups};
 use umbrella_lab::write_back::{MachineSpec, split_policies};
 use umbrella_policy::writeback;
 
-use super::setup::{Extent, Figures, InputArgs, MachineArgs, OutputArgs, ReplayArgs, RunArgs, Seeds};
+use super::setup::{Extent, Figures, InputArgs, MachineArgs, OutputArgs, ReplayArgs, SampleArgs, Seeds};
 use super::{table, watch::Bars};
 use crate::text::visible;
 
@@ -67,7 +67,7 @@ struct ExperimentArgs {
     #[command(flatten)]
     replay: ReplayArgs,
     #[command(flatten)]
-    run: RunArgs,
+    run: SampleArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -110,7 +110,7 @@ impl ExperimentArgs {
         let stopped = bars.finish();
         self.output.give(&outcomes, &cells, || match (outcomes.as_slice(), seeds) {
             ([one], Seeds::One) => one_run(one, &figures),
-            (all, _) => table::comparison(all, &figures, table::Look::of_output(self.output.is_wide())),
+            (all, _) => table::comparison(all, &figures, table::TableStyle::of_output(self.output.is_wide())),
         })?;
         failed.map_or(Ok(()), Err)?;
         Ok(ended(stopped, outcomes.len(), cells.len()))

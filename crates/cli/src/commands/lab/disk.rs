@@ -16,14 +16,14 @@ use crate::text::{visible, visible_path};
 
 /// Read what was measured of a drive, and hold the disk model against it.
 #[derive(Debug, Args)]
-pub(super) struct DiskArgs {
+pub(super) struct DriveArgs {
     #[command(subcommand)]
-    command: DiskCommand,
+    command: DriveCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum DiskCommand {
-    Import(ImportArgs),
+enum DriveCommand {
+    Import(DriveImportArgs),
     Validate(ValidateArgs),
 }
 
@@ -34,7 +34,7 @@ enum DiskCommand {
 #[command(after_help = "\
 EXAMPLES:
   umbrella lab disk import drive.parv > drive.toml")]
-struct ImportArgs {
+struct DriveImportArgs {
     /// A parameter file of DiskSim 4 (.parv).
     file: PathBuf,
 }
@@ -65,36 +65,36 @@ struct ValidateArgs {
 
 /// The printed report of a validation.
 #[derive(Debug, Serialize)]
-struct Report {
+struct ValidationReport {
     drive: String,
     requests: usize,
     demerit_ms: f64,
     demerit_share_of_mean: f64,
     measured_mean_ms: f64,
     modelled_mean_ms: f64,
-    reads: Part,
-    writes: Part,
+    reads: DirectionReport,
+    writes: DirectionReport,
 }
 
 /// The same for reads or writes alone.
 #[derive(Debug, Serialize)]
-struct Part {
+struct DirectionReport {
     requests: usize,
     demerit_ms: f64,
     measured_mean_ms: f64,
     modelled_mean_ms: f64,
 }
 
-impl DiskArgs {
+impl DriveArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            DiskCommand::Import(args) => args.run(),
-            DiskCommand::Validate(args) => args.run(),
+            DriveCommand::Import(args) => args.run(),
+            DriveCommand::Validate(args) => args.run(),
         }
     }
 }
 
-impl ImportArgs {
+impl DriveImportArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
         let drive = disksim::import(&self.file).with_context(|| visible_path(&self.file))?;
         output::print(&drive.to_toml())?;
@@ -113,7 +113,7 @@ impl ValidateArgs {
             write_whole(path, &html::demerit_page(&title, &validation, &origin()))
                 .with_context(|| format!("--html {}", visible_path(path)))?;
         }
-        let report = Report::new(&drive, &validation);
+        let report = ValidationReport::new(&drive, &validation);
         if self.json {
             output::json(&report)?;
         } else {
@@ -123,29 +123,29 @@ impl ValidateArgs {
     }
 }
 
-impl Report {
-    fn new(drive: &DriveProfile, validation: &Validation) -> Report {
+impl ValidationReport {
+    fn new(drive: &DriveProfile, validation: &Validation) -> ValidationReport {
         let all = &validation.all;
-        Report {
+        ValidationReport {
             drive: drive.name.clone(),
             requests: all.measured.len(),
             demerit_ms: all.millis(),
             demerit_share_of_mean: all.share(),
             measured_mean_ms: all.measured_mean(),
             modelled_mean_ms: all.modelled_mean(),
-            reads: Part::new(&validation.reads),
-            writes: Part::new(&validation.writes),
+            reads: DirectionReport::new(&validation.reads),
+            writes: DirectionReport::new(&validation.writes),
         }
     }
 
     fn text(&self) -> String {
-        let row = |name: &str, part: &Part| {
+        let row = |name: &str, part: &DirectionReport| {
             format!(
                 "{name:8}{:>9}{:>12.3}{:>12.3}{:>12.3}\n",
                 part.requests, part.measured_mean_ms, part.modelled_mean_ms, part.demerit_ms
             )
         };
-        let all = Part {
+        let all = DirectionReport {
             requests: self.requests,
             demerit_ms: self.demerit_ms,
             measured_mean_ms: self.measured_mean_ms,
@@ -168,9 +168,9 @@ impl Report {
     }
 }
 
-impl Part {
-    fn new(demerit: &Demerit) -> Part {
-        Part {
+impl DirectionReport {
+    fn new(demerit: &Demerit) -> DirectionReport {
+        DirectionReport {
             requests: demerit.measured.len(),
             demerit_ms: demerit.millis(),
             measured_mean_ms: demerit.measured_mean(),

@@ -41,7 +41,7 @@ enum What {
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Item {
+struct ListItem {
     name: &'static str,
     summary: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -104,11 +104,11 @@ fn kind(spec: &Spec) -> &'static str {
     }
 }
 
-fn items(what: What) -> Vec<Item> {
+fn items(what: What) -> Vec<ListItem> {
     match what {
         What::Policies => policies()
             .iter()
-            .map(|info| Item {
+            .map(|info| ListItem {
                 name: info.name,
                 summary: info.summary,
                 source: info.source,
@@ -118,12 +118,12 @@ fn items(what: What) -> Vec<Item> {
                     .iter()
                     .map(|param| Parameter { name: param.name, default: param.default.to_string(), help: param.help })
                     .collect(),
-                ..Item::default()
+                ..ListItem::default()
             })
             .collect(),
         What::Workloads => WORKLOADS
             .iter()
-            .map(|entry| Item {
+            .map(|entry| ListItem {
                 name: entry.name,
                 summary: entry.summary,
                 source: entry.source,
@@ -132,26 +132,27 @@ fn items(what: What) -> Vec<Item> {
                     .iter()
                     .map(|param| Parameter { name: param.name, default: param.default.to_owned(), help: param.help })
                     .collect(),
-                ..Item::default()
+                ..ListItem::default()
             })
             .collect(),
         What::Disks => profiles()
             .into_iter()
-            .map(|profile| Item {
+            .map(|profile| ListItem {
                 name: profile.name,
                 summary: profile.summary,
                 source: profile.source,
                 kind: Some(kind(&profile.spec)),
                 capacity_bytes: Some(capacity(&profile)),
-                ..Item::default()
+                ..ListItem::default()
             })
             .collect(),
         What::Schedulers => schedulers()
             .iter()
-            .map(|info| Item { name: info.name, summary: info.summary, source: info.source, ..Item::default() })
+            .map(|info| ListItem { name: info.name, summary: info.summary, source: info.source, ..ListItem::default() })
             .collect(),
-        What::Metrics => {
-            METRICS.iter().map(|metric| Item { name: metric.name, summary: metric.help, ..Item::default() }).collect()
-        }
+        What::Metrics => METRICS
+            .iter()
+            .map(|metric| ListItem { name: metric.name, summary: metric.help, ..ListItem::default() })
+            .collect(),
     }
 }

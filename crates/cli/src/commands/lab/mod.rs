@@ -37,7 +37,7 @@ enum LabCommand {
     Compare(Box<compare::CompareArgs>),
     Sweep(sweep::SweepArgs),
     Log(Box<log::LogArgs>),
-    Disk(disk::DiskArgs),
+    Disk(disk::DriveArgs),
     Paper(paper::PaperArgs),
     List(list::ListArgs),
     Trace(trace::TraceArgs),

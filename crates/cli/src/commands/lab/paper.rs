@@ -14,7 +14,7 @@ use umbrella_reproductions::{self as reproductions, Effort, Judged, nvcache, r_l
 use super::rows::{csv, plain};
 use super::values;
 use super::watch::Bars;
-use crate::commands::claims::{Shown, Watts, heading, print_claims, print_count, rows};
+use crate::commands::claims::{Shown, WattSources, heading, print_claims, print_count, rows};
 use crate::output;
 
 /// Run the figures of a paper again, and compare its claims with the results.
@@ -146,7 +146,7 @@ impl PaperArgs {
 }
 
 /// Where the watts behind some outcomes come from.
-type WattsOf<M> = fn(&[<M as Machine>::Outcome]) -> Watts;
+type WattsOf<M> = fn(&[<M as Machine>::Outcome]) -> WattSources;
 
 /// The claims of the figures, and where the watts behind them come from.
 fn shown<M: Machine>(judged: &[Judged<M>], watts: Option<WattsOf<M>>) -> Vec<Shown<'_>> {

@@ -13,7 +13,7 @@ use umbrella_reproductions::{Judged, nvcache, on_inputs};
 
 use super::paper::PaperArgs;
 use super::watch::Bars;
-use crate::commands::claims::Watts;
+use crate::commands::claims::WattSources;
 use crate::text::visible_path;
 
 /// Names the folder of the open traces.
@@ -83,12 +83,12 @@ fn told(inputs: &[Arc<HybridInput>], judged: &[Judged<HybridSetup>]) -> Vec<Stri
 }
 
 /// Where the watts of the devices of some runs come from.
-fn watts_of(outcomes: &[HybridOutcome]) -> Watts {
+fn watts_of(outcomes: &[HybridOutcome]) -> WattSources {
     let of = |device: fn(&HybridOutcome) -> (&str, &str)| {
         let used: BTreeSet<(&str, &str)> = outcomes.iter().map(device).collect();
         used.into_iter().map(|(profile, watts)| format!("{profile}: {watts}")).collect::<Vec<_>>().join("; ")
     };
-    Watts {
+    WattSources {
         disk_watts: of(|outcome| (&outcome.disk, &outcome.disk_watts)),
         flash_watts: of(|outcome| (&outcome.flash, &outcome.flash_watts)),
     }

@@ -140,7 +140,7 @@ pub(super) struct MachineArgs {
 /// How much of it, how often, and with what seed.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
-pub(super) struct RunArgs {
+pub(super) struct SampleArgs {
     /// Shrink the workload's sizes and the memory together: 0.1 is a tenth.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, allow_negative_numbers = true, value_parser = share)]
     scale: f64,
@@ -330,7 +330,7 @@ impl MachineArgs {
     }
 }
 
-impl RunArgs {
+impl SampleArgs {
     /// All runs.
     pub(super) fn cells(
         &self,
@@ -430,11 +430,11 @@ impl OutputArgs {
 }
 
 /// Where a page comes from.
-pub(in crate::commands) fn origin() -> html::Origin {
+pub(in crate::commands) fn origin() -> html::Provenance {
     let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let command = shell_words(["umbrella"].into_iter().chain(words.iter().map(String::as_str)));
     let now = humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string();
-    html::Origin { program: concat!("Umbrella ", env!("CARGO_PKG_VERSION")).to_owned(), date: now, command }
+    html::Provenance { program: concat!("Umbrella ", env!("CARGO_PKG_VERSION")).to_owned(), date: now, command }
 }
 
 fn known_metric(name: &str) -> anyhow::Result<&'static Metric> {

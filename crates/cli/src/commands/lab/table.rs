@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal};
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets};
-use umbrella_lab::result::{Difference, Group, Metric, Outcome, Row, Setting, groups};
+use umbrella_lab::result::{ComparisonRow, Difference, Group, Metric, Outcome, Setting, groups};
 
 use super::setup::Figures;
 use crate::text::visible;
@@ -24,24 +24,24 @@ const GAP: usize = 2;
 
 /// How a table may look.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct TableStyle {
     /// Columns of the terminal that it may take; none if it may be as wide as it is.
     pub(super) width: Option<usize>,
     /// Whether the best figures are bold.
     pub(super) is_bold: bool,
 }
 
-impl Look {
+impl TableStyle {
     /// On standard output: as wide as the terminal and no wider than a page, unless all is asked for.
-    pub(super) fn of_output(is_wide: bool) -> Look {
+    pub(super) fn of_output(is_wide: bool) -> TableStyle {
         let is_bold = io::stdout().is_terminal();
         let terminal = Table::new().width().filter(|_| is_bold).map_or(PAGE_WIDTH, usize::from);
-        Look { width: (!is_wide).then_some(terminal.min(PAGE_WIDTH)), is_bold }
+        TableStyle { width: (!is_wide).then_some(terminal.min(PAGE_WIDTH)), is_bold }
     }
 }
 
 /// A table for each input, under a line that says what all its runs share.
-pub(super) fn comparison(outcomes: &[Outcome], figures: &Figures, look: Look) -> String {
+pub(super) fn comparison(outcomes: &[Outcome], figures: &Figures, look: TableStyle) -> String {
     let groups = groups(outcomes);
     let mut text = String::new();
     for (place, group) in groups.iter().enumerate() {
@@ -90,7 +90,7 @@ struct Column<'a> {
     best: Vec<bool>,
 }
 
-fn table(group: &Group<'_>, figures: &Figures, look: Look) -> String {
+fn table(group: &Group<'_>, figures: &Figures, look: TableStyle) -> String {
     let names: Vec<String> = group.rows.iter().map(name).collect();
     let says_something = |metric: &&&Metric| figures.chosen || !group.is_zero(metric);
     let columns: Vec<Column<'_>> =
@@ -145,7 +145,7 @@ fn fitting(columns: &[Column<'_>], first: usize, width: Option<usize>) -> usize 
 
 /// The cells of a figure: value, star and change, each in a column of its own within the cell.
 fn column<'a>(group: &Group<'_>, metric: &'a Metric) -> Column<'a> {
-    let of = |row: &Row<'_>| {
+    let of = |row: &ComparisonRow<'_>| {
         let change = match group.difference(metric, row) {
             Some(Difference::None) => SAME.to_owned(),
             Some(Difference::By(change)) => change,
@@ -163,7 +163,7 @@ fn column<'a>(group: &Group<'_>, metric: &'a Metric) -> Column<'a> {
     Column { metric, cells: parts.into_iter().map(cell).collect(), best }
 }
 
-fn name(row: &Row<'_>) -> String {
+fn name(row: &ComparisonRow<'_>) -> String {
     let cut = if row.is_cut() { " (cut short)" } else { "" };
     format!("{}{cut}", visible(&row.label))
 }
@@ -178,10 +178,10 @@ mod tests {
 
     use super::*;
 
-    const WIDE: Look = Look { width: None, is_bold: false };
+    const WIDE: TableStyle = TableStyle { width: None, is_bold: false };
 
-    fn narrow(width: usize) -> Look {
-        Look { width: Some(width), is_bold: true }
+    fn narrow(width: usize) -> TableStyle {
+        TableStyle { width: Some(width), is_bold: true }
     }
 
     fn run(policy: &str, time_s: f64) -> Outcome {

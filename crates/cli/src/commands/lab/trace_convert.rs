@@ -9,7 +9,7 @@ use umbrella_lab::trace::{self, Devices, Format, Order, Record, WriteError, Writ
 use umbrella_units::Nanos;
 
 use super::trace_input::{Bar, ReadArgs, duration, open, records, warn_of_skipped};
-use crate::commands::trace_output::{Existing, Output, Progress};
+use crate::commands::trace_output::{Existing, Output, OutputStage};
 use crate::output::OutputError;
 use crate::text::visible_path;
 
@@ -74,7 +74,7 @@ impl ConvertArgs {
         {
             bail!("nothing lies from {from} on and before {until}: --until must be later than --from");
         }
-        let progress = Progress::default();
+        let progress = OutputStage::default();
         progress.end_at_signals()?;
         let format = self.to.unwrap_or_else(|| by_ending(&self.output));
         let mut options = self.read.options();

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use umbrella_lab::trace::{self, Event, Format, OpenOptions, Order, Progress, Reader, Skipped, Strictness};
+use umbrella_lab::trace::{self, Event, Format, OpenOptions, Order, Progress, Skipped, Strictness, TraceReader};
 use umbrella_units::{Nanos, parse_duration};
 
 use crate::text::{count, visible_path};
@@ -98,7 +98,7 @@ impl ReadArgs {
 }
 
 /// Opens a trace; `-` is standard input.
-pub(in crate::commands) fn open(path: &Path, options: &OpenOptions) -> anyhow::Result<Reader> {
+pub(in crate::commands) fn open(path: &Path, options: &OpenOptions) -> anyhow::Result<TraceReader> {
     if path == Path::new("-") {
         return trace::from_reader(io::stdin(), options).context("standard input");
     }

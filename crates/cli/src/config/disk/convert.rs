@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 use umbrella_model::device::{self, profile};
-use umbrella_policy::flash_cache::{Algorithm, Options, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger, Options};
 use umbrella_units::{ByteSize, Nanos, PAGE_BYTES, SECTOR_BYTES};
 
 use super::file::{CacheFile, DeviceFile, DiskFile, NbdFile, PowerFile};
@@ -190,7 +190,7 @@ fn spin_down(c: &mut Complaints, given: Option<&Spanned<String>>) -> Option<Slee
 fn settings(c: &mut Complaints, file: &CacheFile) -> CacheSettings {
     let default = CacheSettings::default();
     let options = Options {
-        when: word(c, file.when.as_ref(), &When::ALL.map(When::name)),
+        when: word(c, file.when.as_ref(), &FlushTrigger::ALL.map(FlushTrigger::name)),
         algorithm: word(c, file.algorithm.as_ref(), &Algorithm::ALL.map(Algorithm::name)),
         high: percent(c, "high", file.high.as_ref(), default.options.high),
         memory: memory(c, file.memory.as_ref(), default.options.memory),

@@ -15,7 +15,7 @@ fn place() -> tempfile::TempDir {
     dir
 }
 
-fn look_at(dir: &Path, mount: &str, one: &str, two: &str) -> Result<(Config, Vec<Finding>), ConfigErrors> {
+fn look_at(dir: &Path, mount: &str, one: &str, two: &str) -> Result<(Config, Vec<SpannedNotice>), ConfigErrors> {
     let shown = dir.display();
     let text = format!(
         "mount = \"{shown}/{mount}\"\ndefault = \"one\"\n[[branch]]\nname = \"one\"\npath = \"{shown}/{one}\"\n\

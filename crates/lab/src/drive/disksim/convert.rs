@@ -5,10 +5,10 @@ use umbrella_model::device::disk::{BufferRules, ReadAheadTo, WriteBack};
 use super::super::profile::{Commands, DriveProfile, ExtraDisconnect, FIGURES, Sources};
 use super::error::ImportError;
 use super::text::Block;
-use super::{Files, layout, seek};
+use super::{ParameterFiles, layout, seek};
 
 /// The one drive among `blocks`.
-pub(super) fn drive(blocks: &[Block], files: &mut Files) -> Result<DriveProfile, ImportError> {
+pub(super) fn drive(blocks: &[Block], files: &mut ParameterFiles) -> Result<DriveProfile, ImportError> {
     let disks: Vec<&Block> = blocks.iter().filter(|block| block.kind == "disksim_disk").collect();
     let disk = match *disks.as_slice() {
         [] => return Err(ImportError::NoDisk),

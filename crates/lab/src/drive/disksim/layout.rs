@@ -1,15 +1,15 @@
 //! Layouts: the first generation of DiskSim's (`dm_layout_g1`).
 
-use umbrella_model::device::disk::{Band, Layout, Spares, TrackOrder};
+use umbrella_model::device::disk::{Band, SectorLayout, Spares, TrackOrder};
 
 use super::error::ImportError;
-use super::text::{Block, Value, ValueKind};
+use super::text::{Block, ParvValue, ValueKind};
 
 /// Larger than any number of sectors, tracks or cylinders of a drive of that format.
 const MOST: u64 = 1 << 40;
 
 /// The layout of a model block.
-pub(super) fn layout(model: &Block) -> Result<Layout, ImportError> {
+pub(super) fn layout(model: &Block) -> Result<SectorLayout, ImportError> {
     let block = model.block("Layout Model")?;
     if block.kind != "dm_layout_g1" {
         let known = "dm_layout_g1";
@@ -17,14 +17,14 @@ pub(super) fn layout(model: &Block) -> Result<Layout, ImportError> {
     }
     let (spares, slips_use_spares, range_cylinders) = sparing(block)?;
     let revolutions = revolutions(block)?.unwrap_or(false);
-    let Some(Value { kind: ValueKind::List(zones), .. }) = block.get("Zones") else {
+    let Some(ParvValue { kind: ValueKind::List(zones), .. }) = block.get("Zones") else {
         return Err(block.missing("Zones"));
     };
     let bands = zones.iter().map(|zone| match &zone.kind {
         ValueKind::Block(zone) => band(zone, revolutions),
         _ => Err(block.missing("Zones")),
     });
-    Ok(Layout {
+    Ok(SectorLayout {
         sectors: model.count("Block count", MOST)?,
         order: match block.count("LBN-to-PBN mapping scheme", 2)? {
             0 => TrackOrder::Upwards,

@@ -30,7 +30,7 @@ const MOST_FILES: usize = 32;
 /// Reads the drive that `parameters`, a `.parv` file, describes.
 pub fn import(parameters: &Path) -> Result<DriveProfile, ImportError> {
     let directory = parameters.parent().map(Path::to_path_buf).unwrap_or_default();
-    let mut files = Files { directory, bytes: 0, count: 0 };
+    let mut files = ParameterFiles { directory, bytes: 0, count: 0 };
     let read = |source| ImportError::Read { path: parameters.to_path_buf(), source };
     let text = files.read(parameters.to_path_buf(), read)?;
     let name = parameters.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -40,13 +40,13 @@ pub fn import(parameters: &Path) -> Result<DriveProfile, ImportError> {
 }
 
 /// The files of one directory.
-struct Files {
+struct ParameterFiles {
     directory: PathBuf,
     bytes: u64,
     count: usize,
 }
 
-impl Files {
+impl ParameterFiles {
     /// The text of a file that another one names on `line`.
     fn beside(&mut self, name: &str, line: &SourceLine) -> Result<String, ImportError> {
         let path = Path::new(name);

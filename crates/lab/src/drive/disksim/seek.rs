@@ -12,14 +12,14 @@ const MOST_POINTS: usize = 65_536;
 const MOST_MILLIS: f64 = 60_000.0;
 
 /// A distance in cylinders, and the time for it in milliseconds.
-pub(super) type Point = (u32, f64);
+pub(super) type SeekPoint = (u32, f64);
 
 /// The curve of a mechanical block; `file` reads a file that is named on a line.
 pub(super) fn curve(
     mechanics: &Block,
     cylinders: u32,
     file: impl FnOnce(&str, &SourceLine) -> Result<String, ImportError>,
-) -> Result<Vec<Point>, ImportError> {
+) -> Result<Vec<SeekPoint>, ImportError> {
     let kind = mechanics.text("Seek type").ok_or_else(|| mechanics.missing("Seek type"))?;
     let far = cylinders.max(2) - 1;
     let points = match kind {
@@ -64,7 +64,7 @@ fn distances(far: u32) -> impl Iterator<Item = u32> {
 
 /// `a sqrt(d - 1) + b (d - 1) + c` through the three times (Lee and Katz, "An analytic performance model of disk
 /// arrays", 1993).
-fn lee([one, average, full]: [f64; 3], far: u32) -> Vec<Point> {
+fn lee([one, average, full]: [f64; 3], far: u32) -> Vec<SeekPoint> {
     let cylinders = f64::from(far) + 1.0;
     let a = (-10.0 * one + 15.0 * average - 5.0 * full) / (3.0 * cylinders.sqrt());
     let b = (7.0 * one - 15.0 * average + 8.0 * full) / (3.0 * cylinders);
@@ -77,7 +77,7 @@ fn lee([one, average, full]: [f64; 3], far: u32) -> Vec<Point> {
 /// single cylinder (if negative, the root gives it). `first` lists the times of the nearest distances.
 ///
 /// Some files leave out where the line begins. Then it begins where both give the same time.
-fn hpl(mechanics: &Block, far: u32, first: &[f64]) -> Result<Vec<Point>, ImportError> {
+fn hpl(mechanics: &Block, far: u32, first: &[f64]) -> Result<Vec<SeekPoint>, ImportError> {
     const KEY: &str = "HPL seek equation values";
     let values = mechanics.numbers(KEY)?;
     let (knee, [a, b, c, d], single) = match *values.as_slice() {
@@ -102,9 +102,9 @@ fn hpl(mechanics: &Block, far: u32, first: &[f64]) -> Result<Vec<Point>, ImportE
 /// is not used.
 ///
 /// Lines of words, such as the first one that says how many there are, are passed over.
-fn points(file: &str, text: &str, named: SourceLine) -> Result<Vec<Point>, ImportError> {
+fn points(file: &str, text: &str, named: SourceLine) -> Result<Vec<SeekPoint>, ImportError> {
     let file: Arc<str> = Arc::from(file);
-    let mut points: Vec<Point> = Vec::new();
+    let mut points: Vec<SeekPoint> = Vec::new();
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
         if !line.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '+' | '.' | ',')) {
             continue;
@@ -120,7 +120,7 @@ fn points(file: &str, text: &str, named: SourceLine) -> Result<Vec<Point>, Impor
     if points.is_empty() { Err(ImportError::NoPoints { line: named, name: file.to_string() }) } else { Ok(points) }
 }
 
-fn point(line: &str) -> Option<Point> {
+fn point(line: &str) -> Option<SeekPoint> {
     let mut numbers = line.split('#').next().unwrap_or_default().split(',').map(str::trim);
     let distance = numbers.next()?.parse().ok()?;
     let millis = numbers.next()?.parse().ok().filter(|millis| (0.0..=MOST_MILLIS).contains(millis))?;

@@ -27,7 +27,7 @@ pub(super) struct Token {
 
 /// What stands behind a `=` or in a list, and where it begins.
 #[derive(Debug, Clone)]
-pub(super) struct Value {
+pub(super) struct ParvValue {
     pub(super) kind: ValueKind,
     line: SourceLine,
 }
@@ -36,7 +36,7 @@ pub(super) struct Value {
 #[derive(Debug, Clone)]
 pub(super) enum ValueKind {
     Text(String),
-    List(Vec<Value>),
+    List(Vec<ParvValue>),
     Block(Block),
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Block {
     pub(super) name: String,
     /// Where it begins.
     pub(super) line: SourceLine,
-    entries: Vec<(String, Value)>,
+    entries: Vec<(String, ParvValue)>,
 }
 
 /// The words and marks of the file `name`.
@@ -75,7 +75,7 @@ pub(super) fn tokens(name: &str, text: &str) -> Vec<Token> {
 
 /// The blocks of the outermost level; what else stands there is passed over.
 pub(super) fn blocks(tokens: Vec<Token>) -> Result<Vec<Block>, ImportError> {
-    let mut reader = Reader { tokens: tokens.into_iter().peekable(), depth: 0 };
+    let mut reader = Parser { tokens: tokens.into_iter().peekable(), depth: 0 };
     let mut found = Vec::new();
     let mut words: Vec<String> = Vec::new();
     while let Some(Token { symbol, line }) = reader.tokens.next() {
@@ -95,12 +95,12 @@ pub(super) fn blocks(tokens: Vec<Token>) -> Result<Vec<Block>, ImportError> {
     Ok(found)
 }
 
-struct Reader {
+struct Parser {
     tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
     depth: usize,
 }
 
-impl Reader {
+impl Parser {
     fn enter(&mut self, line: &SourceLine) -> Result<(), ImportError> {
         self.depth += 1;
         if self.depth > DEEPEST { Err(ImportError::TooDeep { line: line.clone(), most: DEEPEST }) } else { Ok(()) }
@@ -143,7 +143,7 @@ impl Reader {
     }
 
     /// A value whose `=` is on `line`; its own line if it has a word.
-    fn value(&mut self, line: SourceLine) -> Result<Value, ImportError> {
+    fn value(&mut self, line: SourceLine) -> Result<ParvValue, ImportError> {
         let line = self.tokens.peek().map_or(line, |token| token.line.clone());
         let words = self.words();
         let kind = if let Some(begins) = self.mark('{') {
@@ -153,11 +153,11 @@ impl Reader {
         } else {
             ValueKind::Text(words.join(" "))
         };
-        Ok(Value { kind, line })
+        Ok(ParvValue { kind, line })
     }
 
     /// A list whose `[` has been read on `begins`. Commas are optional between what cannot run together.
-    fn list(&mut self, begins: &SourceLine) -> Result<Vec<Value>, ImportError> {
+    fn list(&mut self, begins: &SourceLine) -> Result<Vec<ParvValue>, ImportError> {
         self.enter(begins)?;
         let mut items = Vec::new();
         loop {
@@ -175,7 +175,7 @@ impl Reader {
             }
             // A list may stand behind words, as in a topology.
             if let Some(line) = self.mark('[') {
-                items.push(Value { kind: ValueKind::List(self.list(&line)?), line });
+                items.push(ParvValue { kind: ValueKind::List(self.list(&line)?), line });
             }
         }
         self.tokens.next();
@@ -186,13 +186,13 @@ impl Reader {
 
 impl Block {
     /// The last value of that key.
-    pub(super) fn get(&self, key: &str) -> Option<&Value> {
+    pub(super) fn get(&self, key: &str) -> Option<&ParvValue> {
         self.entries.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case(key)).map(|(_, value)| value)
     }
 
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match self.get(key) {
-            Some(Value { kind: ValueKind::Text(text), .. }) => Some(text),
+            Some(ParvValue { kind: ValueKind::Text(text), .. }) => Some(text),
             _ => None,
         }
     }
@@ -224,7 +224,7 @@ impl Block {
 
     pub(super) fn block(&self, key: &str) -> Result<&Block, ImportError> {
         match self.get(key) {
-            Some(Value { kind: ValueKind::Block(block), .. }) => Ok(block),
+            Some(ParvValue { kind: ValueKind::Block(block), .. }) => Ok(block),
             _ => Err(self.missing(key)),
         }
     }
@@ -232,7 +232,7 @@ impl Block {
     /// A list of numbers; an empty one if the key is not there.
     pub(super) fn numbers(&self, key: &str) -> Result<Vec<f64>, ImportError> {
         match self.get(key) {
-            Some(Value { kind: ValueKind::List(items), .. }) => items.iter().map(|item| item.number(key)).collect(),
+            Some(ParvValue { kind: ValueKind::List(items), .. }) => items.iter().map(|item| item.number(key)).collect(),
             _ => Ok(Vec::new()),
         }
     }
@@ -260,7 +260,7 @@ impl Block {
     }
 }
 
-impl Value {
+impl ParvValue {
     fn number(&self, key: &str) -> Result<f64, ImportError> {
         let wrong = || ImportError::NotANumber { line: self.line.clone(), key: key.to_owned() };
         let ValueKind::Text(text) = &self.kind else { return Err(wrong()) };

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::meter::{Meter, turned};
 use super::seeks::Moves;
 use super::tracks::Track;
-use super::zones::Span;
+use super::zones::TrackRun;
 use super::{MeasureError, elsewhere};
 
 /// Tracks looked at: twice as many as the surfaces of most drives.
@@ -58,7 +58,7 @@ impl HeadsFound {
 }
 
 /// Finds them at the beginning of the disk.
-pub(super) fn find(meter: &mut Meter<'_>, spans: &[Span]) -> Result<HeadsFound, MeasureError> {
+pub(super) fn find(meter: &mut Meter<'_>, spans: &[TrackRun]) -> Result<HeadsFound, MeasureError> {
     let Some(span) = spans.first() else { return Err(MeasureError::Uneven) };
     let track = |number: u64| Track { start: number * span.track, end: (number + 1) * span.track };
     let count = TRACKS.min(span.end / span.track.max(1));

@@ -113,7 +113,7 @@ pub struct Plan {
 /// What is being measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
+pub enum Measurement {
     /// Whether it turns, and how fast.
     Rotation,
     /// Sectors of each track, and where that changes.
@@ -142,7 +142,7 @@ pub struct DiskTimings {
     /// How long it took.
     pub seconds: f64,
     /// What the time did not suffice for; what was not measured of it is assumed, or missing.
-    pub cut_short: Vec<Step>,
+    pub cut_short: Vec<Measurement>,
     /// A disk with platters; `None` if no rotation was found.
     pub rotating: Option<RotatingTimings>,
     /// A device without platters.
@@ -258,25 +258,25 @@ const BUFFER_BY: f64 = 0.93;
 pub fn measure(
     device: &mut dyn TimedReads,
     plan: &Plan,
-    progress: &mut dyn FnMut(Step),
+    progress: &mut dyn FnMut(Measurement),
 ) -> Result<DiskTimings, MeasureError> {
     let size = ByteSize(device.sectors().saturating_mul(SECTOR_BYTES));
     if size < SMALLEST {
         return Err(MeasureError::TooSmall { size });
     }
     let mut meter = Meter::new(device, plan);
-    progress(Step::Rotation);
+    progress(Measurement::Rotation);
     let turns = known(plan, rotation::find(&mut meter), "whether it turns")?;
     let (mut rotating, mut flash) = (None, None);
     let mut cut_short = Vec::new();
     if turns {
-        progress(Step::Zones);
+        progress(Measurement::Zones);
         let first = known(plan, tracks::first(&mut meter), "how long its tracks are")?;
         rotating = Some(measure_rotating(&mut meter, first, progress, &mut cut_short)?);
     } else {
-        progress(Step::Flash);
+        progress(Measurement::Flash);
         let found = flash.insert(FlashTimings::default());
-        cut_short.extend((!in_time(found.measure(&mut meter))?).then_some(Step::Flash));
+        cut_short.extend((!in_time(found.measure(&mut meter))?).then_some(Measurement::Flash));
     }
     let (reads, unreadable) = meter.counts();
     Ok(DiskTimings { size, reads, unreadable, seconds: meter.elapsed().as_secs_f64(), cut_short, rotating, flash })
@@ -293,37 +293,37 @@ fn known<T>(plan: &Plan, found: Result<T, MeasureError>, unknown: &'static str) 
 fn measure_rotating(
     meter: &mut Meter<'_>,
     first: Track,
-    progress: &mut dyn FnMut(Step),
-    cut_short: &mut Vec<Step>,
+    progress: &mut dyn FnMut(Measurement),
+    cut_short: &mut Vec<Measurement>,
 ) -> Result<RotatingTimings, MeasureError> {
     let mut note = |step, is_done: bool| cut_short.extend((!is_done).then_some(step));
     meter.until(ZONES_BY);
     let mut tracks = vec![first];
     let surveyed = in_time(zones::survey(meter, &mut tracks))?;
-    note(Step::Zones, surveyed);
+    note(Measurement::Zones, surveyed);
     let spans = zones::spans(&tracks, meter.blocks());
 
-    progress(Step::Heads);
+    progress(Measurement::Heads);
     meter.until(HEADS_BY);
     let mut found = HeadsFound::NOTHING;
     let counted = in_time(heads::find(meter, &spans).map(|heads| found = heads))?;
     let mut zones = zones::Map::new(meter, &spans, found.heads.count, [found.track_skew, found.cylinder_skew]);
-    note(Step::Heads, in_time(zones.measure_skews(meter))? && counted);
+    note(Measurement::Heads, in_time(zones.measure_skews(meter))? && counted);
 
-    progress(Step::Seeks);
+    progress(Measurement::Seeks);
     meter.until(SEEKS_BY);
     let mut times = seeks::Seeks::default();
-    note(Step::Seeks, in_time(times.measure(meter, &zones))?);
+    note(Measurement::Seeks, in_time(times.measure(meter, &zones))?);
 
-    progress(Step::Buffer);
+    progress(Measurement::Buffer);
     meter.until(BUFFER_BY);
     let mut buffer = BufferTimings::default();
-    note(Step::Buffer, in_time(buffer.measure(meter, &zones))?);
+    note(Measurement::Buffer, in_time(buffer.measure(meter, &zones))?);
 
-    progress(Step::Queue);
+    progress(Measurement::Queue);
     meter.until(1.0);
     let mut queue = QueueTimings::default();
-    note(Step::Queue, in_time(queue.measure(meter))?);
+    note(Measurement::Queue, in_time(queue.measure(meter))?);
     Ok(RotatingTimings {
         turn_ms: meter.turn() / 1e6,
         rpm: (60e9 / meter.turn()).round() as u32,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use umbrella_model::device::disk::{Band, BufferRules, Layout, ReadAheadTo, Spares, TrackOrder, WriteBack};
+use umbrella_model::device::disk::{Band, BufferRules, ReadAheadTo, SectorLayout, Spares, TrackOrder, WriteBack};
 
 use super::super::profile::{Commands, DriveProfile, FIGURES, ProfileError, Sources};
 use super::heads::FoundBy;
@@ -51,7 +51,7 @@ impl RotatingTimings {
         Ok(profile)
     }
 
-    fn layout(&self) -> Layout {
+    fn layout(&self) -> SectorLayout {
         let bands = self.zones.iter().map(|zone| {
             let cylinder = u64::from(zone.sectors_per_track) * u64::from(self.heads.count);
             let last = zone.first_cylinder + zone.cylinders.max(1) - 1;
@@ -66,7 +66,7 @@ impl RotatingTimings {
                 ..Band::default()
             }
         });
-        Layout {
+        SectorLayout {
             sectors: self.sectors,
             order: TrackOrder::Upwards,
             spares: Spares::BandEnd,

@@ -212,7 +212,7 @@ fn what_the_time_does_not_suffice_for_is_assumed() {
     assert!(!found.zones_complete);
     let profile = found.profile("short").unwrap();
     assert_eq!(profile.rpm, 7200);
-    assert!(timings.cut_short.contains(&Step::Zones), "{:?}", timings.cut_short);
+    assert!(timings.cut_short.contains(&Measurement::Zones), "{:?}", timings.cut_short);
     let whole = measure(&mut Virtual::new("deskstar_500gb"), &PLAN, &mut |_| {}).unwrap();
     assert_eq!(whole.cut_short, []);
 }

@@ -37,7 +37,7 @@ impl Track {
 
 /// Angles along a track.
 #[derive(Debug, Clone, Copy)]
-struct Line {
+struct TrackFit {
     origin: u64,
     angle: f64,
     /// Turns for each block.
@@ -55,9 +55,9 @@ enum Towards {
     End,
 }
 
-impl Line {
+impl TrackFit {
     /// A line through three blocks at or behind `near`, if they lie on one track.
-    fn at(meter: &mut Meter<'_>, near: u64, step: u64) -> Result<Line, MeasureError> {
+    fn at(meter: &mut Meter<'_>, near: u64, step: u64) -> Result<TrackFit, MeasureError> {
         for place in 0..PLACES {
             let origin = (near + place * 4 * step).clamp(step, meter.blocks() - 1 - step);
             // Backwards, because what lies behind a read may be read ahead.
@@ -66,7 +66,13 @@ impl Line {
             let before = meter.angle(origin - step)?;
             let (left, right) = (turned(angle - before), turned(after - angle));
             if (left - right).abs() < ON_LINE {
-                return Ok(Line { origin, angle, slope: f64::midpoint(left, right) / step as f64, step, reach: step });
+                return Ok(TrackFit {
+                    origin,
+                    angle,
+                    slope: f64::midpoint(left, right) / step as f64,
+                    step,
+                    reach: step,
+                });
             }
         }
         Err(MeasureError::Uneven)
@@ -153,7 +159,7 @@ pub(super) fn at(meter: &mut Meter<'_>, near: u64) -> Result<Track, MeasureError
 pub(super) fn at_like(meter: &mut Meter<'_>, near: u64, lengths: &[u64]) -> Result<Track, MeasureError> {
     let least = (16 / u64::from(meter.block())).max(2);
     let step = lengths.iter().min().map_or(least, |length| (length / 32).max(least));
-    let mut line = Line::at(meter, near, step)?;
+    let mut line = TrackFit::at(meter, near, step)?;
     let end = line.origin + line.length(meter, Towards::End, None)?;
     // Behind the track's first block, and before it.
     for start in lengths.iter().filter_map(|length| end.checked_sub(*length)) {

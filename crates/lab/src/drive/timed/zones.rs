@@ -39,7 +39,7 @@ pub struct Zone {
 
 /// A run of tracks of the same length, in blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct TrackRun {
     pub(super) start: u64,
     pub(super) end: u64,
     /// Blocks of each track.
@@ -132,7 +132,7 @@ fn between(meter: &mut Meter<'_>, left: Track, right: Track) -> Result<Option<Tr
 }
 
 /// Runs of tracks of the same length. Where a border is not known to the track, it is in the middle of its gap.
-pub(super) fn spans(tracks: &[Track], blocks: u64) -> Vec<Span> {
+pub(super) fn spans(tracks: &[Track], blocks: u64) -> Vec<TrackRun> {
     let mut groups: Vec<Vec<Track>> = Vec::new();
     for track in tracks {
         match groups.last_mut() {
@@ -140,7 +140,7 @@ pub(super) fn spans(tracks: &[Track], blocks: u64) -> Vec<Span> {
             _ => groups.push(vec![*track]),
         }
     }
-    let mut spans: Vec<Span> = Vec::new();
+    let mut spans: Vec<TrackRun> = Vec::new();
     for group in &groups {
         let (Some(first), Some(last)) = (group.first(), group.last()) else { continue };
         let mut lengths: Vec<u64> = group.iter().map(Track::len).collect();
@@ -154,7 +154,7 @@ pub(super) fn spans(tracks: &[Track], blocks: u64) -> Vec<Span> {
                 border
             }
         };
-        spans.push(Span { start, end: last.end, track });
+        spans.push(TrackRun { start, end: last.end, track });
     }
     if let Some(last) = spans.last_mut() {
         last.end = blocks;
@@ -166,7 +166,7 @@ pub(super) fn spans(tracks: &[Track], blocks: u64) -> Vec<Span> {
 /// middle.
 ///
 /// So also a border is found whose tracks happen not to be shifted against each other, and look like one.
-fn border(before: &Span, start: u64, track: u64) -> u64 {
+fn border(before: &TrackRun, start: u64, track: u64) -> u64 {
     let middle = u64::midpoint(before.end, start);
     let (length, track) = (before.track.max(1), track.max(1));
     let tracks = ((start - before.end) / length).min(MOST_TRACKS);
@@ -185,7 +185,7 @@ pub(super) struct Map {
 
 impl Map {
     /// Of `spans`, with what one track and one cylinder begin later than the one before, in turns.
-    pub(super) fn new(meter: &Meter<'_>, spans: &[Span], heads: u32, [track_skew, cylinder_skew]: [f64; 2]) -> Map {
+    pub(super) fn new(meter: &Meter<'_>, spans: &[TrackRun], heads: u32, [track_skew, cylinder_skew]: [f64; 2]) -> Map {
         let (block, mut first_cylinder) = (u64::from(meter.block()), 0);
         let zones = spans.iter().map(|span| {
             let track = (span.track * block).max(1);

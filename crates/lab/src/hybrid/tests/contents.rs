@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use rustc_hash::FxHashMap;
-use umbrella_policy::flash_cache::{Algorithm, Chunk, DiskWrite, Log, LogSector, Part, When};
+use umbrella_policy::flash_cache::{Algorithm, DiskWrite, FlushChunk, FlushTrigger, Log, LogSector, WriteSource};
 
 use super::super::probe::Probe;
 use super::*;
@@ -40,10 +40,10 @@ impl Probe for Shadow {
         self.disk.extend((range.start.0..range.end().0).map(|sector| (sector, number)));
     }
 
-    fn drains(&mut self, chunk: &Chunk, write: &DiskWrite) {
+    fn drains(&mut self, chunk: &FlushChunk, write: &DiskWrite) {
         let mut sector = write.range.start.0;
         for part in &write.parts {
-            let Part::Buffer { from, sectors } = *part else { panic!("nobody zeroes") };
+            let WriteSource::Buffer { from, sectors } = *part else { panic!("nobody zeroes") };
             for place in from..from + sectors {
                 let read = chunk.reads.iter().find(|read| (read.buffer..read.buffer + read.sectors).contains(&place));
                 let read = read.expect("what is written was read");
@@ -111,7 +111,7 @@ proptest! {
         let bytes: u64 = bytes.sum();
         let input = HybridInput::new("drawn", arrivals, Nanos(0));
         for algorithm in Algorithm::ALL {
-            for when in When::ALL {
+            for when in FlushTrigger::ALL {
                 let mut setup = HybridSetup { when, algorithm, memory: ByteSize(memory * SECTOR_BYTES), ..small(log) };
                 spin_down.clone_into(&mut setup.spin_down);
                 if sata {

@@ -1,6 +1,6 @@
 //! Hand-made traces whose every time can be worked out.
 
-use umbrella_policy::flash_cache::{Algorithm, When};
+use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn flush_times(outcome: &HybridOutcome) -> [u64; 3] {
 fn a_write_to_a_sleeping_disk_goes_to_the_log_and_wakes_nobody() {
     // Read by 0.01 s, asleep at 10.01 s, at rest at 12.01 s. At 30 s it is over: up at 35 s, read in 1 ms, written
     // in 10.
-    let setup = HybridSetup { when: When::Full, ..small(100) };
+    let setup = HybridSetup { when: FlushTrigger::Full, ..small(100) };
     let outcome = run_for(30, &setup, &[read(0, 0, 8), write(20_000, 8, 8)]);
     assert_eq!((outcome.redirected.writes, outcome.redirected.bytes), (1, 4096));
     assert_eq!(outcome.redirected.sleeps, [4096]);
@@ -52,14 +52,14 @@ fn a_flush_is_timed_beside_the_requests_of_others_and_alone() {
     assert_eq!((flush_times(&contended), [time_s, flash_s, disk_s].map(millis)), ([20, 1, 19], [11, 1, 10]));
     assert!((contended.contention - 45.0).abs() < 1e-6, "{}", contended.contention);
     let undisturbed =
-        run_for(30, &HybridSetup { when: When::Full, ..small(100) }, &[read(0, 0, 8), write(20_000, 8, 8)]);
+        run_for(30, &HybridSetup { when: FlushTrigger::Full, ..small(100) }, &[read(0, 0, 8), write(20_000, 8, 8)]);
     assert_eq!((undisturbed.flushes.count, undisturbed.contention), (1, 0.0));
 }
 
 #[test]
 fn full_does_not_flush_when_a_read_wakes_the_disk() {
     let trace = [write(15_000, 8, 8), read(20_000, 800, 8)];
-    let outcome = run_for(26, &HybridSetup { when: When::Full, ..small(100) }, &trace);
+    let outcome = run_for(26, &HybridSetup { when: FlushTrigger::Full, ..small(100) }, &trace);
     // The one at the end needs no spin-up.
     assert_eq!((outcome.flushes.count, outcome.wakes.end, outcome.spin_ups), (1, 0, 1));
     assert_eq!((flush_times(&outcome), millis(outcome.flushes.at_end_s)), ([11, 1, 10], 11));
@@ -67,7 +67,7 @@ fn full_does_not_flush_when_a_read_wakes_the_disk() {
 
 #[test]
 fn flash_serves_a_read_that_it_has_entirely_and_the_disk_wakes_for_one_that_it_has_in_part() {
-    let setup = HybridSetup { when: When::Full, ..small(100) };
+    let setup = HybridSetup { when: FlushTrigger::Full, ..small(100) };
     let outcome = run_for(60, &setup, &[write(15_000, 8, 8), read(20_000, 10, 4), read(30_000, 12, 8)]);
     assert_eq!((outcome.reads_asleep, outcome.reads_from_flash), (2, 1));
     assert_eq!((outcome.wakes.read, outcome.delayed), (1, 1));
@@ -79,7 +79,7 @@ fn flash_serves_a_read_that_it_has_entirely_and_the_disk_wakes_for_one_that_it_h
 fn a_write_that_does_not_fit_wakes_the_disk_and_goes_there_while_the_log_is_flushed() {
     // 9 of 10 sectors are used at 20 s. At 21 s the motor starts, at 26 s the write is served, and behind it the
     // flush's.
-    let setup = HybridSetup { when: When::Full, ..small(10) };
+    let setup = HybridSetup { when: FlushTrigger::Full, ..small(10) };
     let outcome = run_for(30, &setup, &[write(20_000, 8, 8), write(21_000, 800, 8)]);
     assert_eq!(outcome.wakes, Wakes { full: 1, ..Wakes::default() });
     assert_eq!((millis(outcome.response.max), outcome.waited_for_spin_up), (5010, 1));
@@ -89,7 +89,7 @@ fn a_write_that_does_not_fit_wakes_the_disk_and_goes_there_while_the_log_is_flus
 
 #[test]
 fn a_write_to_sectors_that_the_full_log_has_waits_for_the_end_of_the_flush() {
-    let setup = HybridSetup { when: When::Full, ..small(10) };
+    let setup = HybridSetup { when: FlushTrigger::Full, ..small(10) };
     let outcome = run_for(30, &setup, &[write(20_000, 8, 8), write(21_000, 12, 8)]);
     assert_eq!(flush_times(&outcome), [11, 1, 10]);
     assert_eq!(millis(outcome.response.max), 5021, "5 s of the motor, 11 ms of the flush, 10 ms of its own");
@@ -105,7 +105,7 @@ fn a_write_that_is_larger_than_the_log_goes_to_the_disk() {
 
 #[test]
 fn awake_only_writes_that_overlap_the_log_go_there() {
-    let setup = HybridSetup { when: When::Full, ..small(100) };
+    let setup = HybridSetup { when: FlushTrigger::Full, ..small(100) };
     let trace =
         [write(15_000, 8, 8), read(20_000, 800, 8), write(26_000, 15, 8), write(26_000, 16, 8), write(26_000, 24, 8)];
     let outcome = run_for(27, &setup, &trace);
@@ -120,7 +120,7 @@ fn one_buffer_alternates_and_two_overlap() {
     let writes = [0, 1, 2, 3].map(|number| write(20_000 + number, number * 1000, 8));
     let times = |algorithm, memory: u64| {
         let memory = ByteSize(memory * SECTOR_BYTES);
-        flush_times(&run_for(21, &HybridSetup { when: When::Full, algorithm, memory, ..small(100) }, &writes))
+        flush_times(&run_for(21, &HybridSetup { when: FlushTrigger::Full, algorithm, memory, ..small(100) }, &writes))
     };
     assert_eq!(times(Algorithm::Alg1, 9), [44, 4, 40]);
     assert_eq!(times(Algorithm::Alg2, 9), [44, 4, 40]);
@@ -133,7 +133,7 @@ fn one_buffer_alternates_and_two_overlap() {
 fn alg4_and_whole_write_what_is_adjacent_in_one_piece_and_what_was_overwritten_not_at_all() {
     let trace = [write(20_000, 16, 8), write(20_001, 8, 8), write(20_002, 16, 8), write(20_003, 24, 8)];
     let flushed = |algorithm| {
-        let outcome = run_for(21, &HybridSetup { when: When::Full, algorithm, ..small(100) }, &trace);
+        let outcome = run_for(21, &HybridSetup { when: FlushTrigger::Full, algorithm, ..small(100) }, &trace);
         (outcome.flushes.writes, outcome.flushes.written_bytes, outcome.flushes.read_bytes)
     };
     assert_eq!(flushed(Algorithm::Alg3), (4, 4 * 4096, 4 * 9 * 512));
@@ -143,7 +143,7 @@ fn alg4_and_whole_write_what_is_adjacent_in_one_piece_and_what_was_overwritten_n
 
 #[test]
 fn piggyback_flushes_when_the_disk_spins_anyway_and_two_seconds_have_passed() {
-    let setup = HybridSetup { when: When::Piggyback, ..small(100) };
+    let setup = HybridSetup { when: FlushTrigger::Piggyback, ..small(100) };
     // Up at 25 s; last asked at 24.5 s, so quiet at 26.5 s. The read at 26.502 s waits for the write of the flush, and
     // the end of that for the read.
     let trace = [write(15_000, 8, 8), read(20_000, 800, 8), read(24_500, 900, 8), read(26_502, 900, 8)];
@@ -155,7 +155,7 @@ fn piggyback_flushes_when_the_disk_spins_anyway_and_two_seconds_have_passed() {
 
 #[test]
 fn piggyback_flushes_before_the_disk_sleeps() {
-    let setup = HybridSetup { when: When::Piggyback, spin_down: "fixed:timeout=1s".to_owned(), ..small(100) };
+    let setup = HybridSetup { when: FlushTrigger::Piggyback, spin_down: "fixed:timeout=1s".to_owned(), ..small(100) };
     let outcome = run_for(40, &setup, &[write(10_000, 8, 8), read(20_000, 800, 8), write(25_500, 8, 8)]);
     // Up at 25 s, quiet since 20 s: flushed at once; the last write comes after that, and goes to the disk.
     assert_eq!((outcome.flushes.count, outcome.redirected.writes, outcome.wakes.end), (1, 1, 0));
@@ -164,7 +164,9 @@ fn piggyback_flushes_before_the_disk_sleeps() {
 #[test]
 fn the_high_mark_wakes_the_disk() {
     let trace = [write(20_000, 8, 8), write(20_100, 80, 8)];
-    for (when, marked) in [(When::Watermark, 1), (When::Piggyback, 1), (When::Each, 0), (When::Full, 0)] {
+    for (when, marked) in
+        [(FlushTrigger::Watermark, 1), (FlushTrigger::Piggyback, 1), (FlushTrigger::Each, 0), (FlushTrigger::Full, 0)]
+    {
         let outcome = run_for(30, &HybridSetup { when, ..small(24) }, &trace);
         assert_eq!(outcome.wakes, Wakes { mark: marked, end: 1 - marked, ..Wakes::default() }, "{when}");
         assert_eq!(outcome.delayed, 0, "{when}");
@@ -173,7 +175,7 @@ fn the_high_mark_wakes_the_disk() {
 
 #[test]
 fn an_infinite_flash_is_never_flushed() {
-    for when in When::ALL {
+    for when in FlushTrigger::ALL {
         let setup = HybridSetup { cache: Cache::Infinite, when, ..small(0) };
         let day = 86_400_000;
         let trace = [write(20_000, 8, 8), read(day, 800, 8), write(day + 60_000, 8, 64), write(3 * day, 0, 800)];
@@ -196,7 +198,7 @@ fn what_comes_while_the_motor_stops_is_as_if_it_slept() {
 #[test]
 fn flushing_is_no_access_for_the_spin_down_policy() {
     // The disk is idle from 0 s on, and wakes for the high mark at 20 s only: when that is flushed, it sleeps at once.
-    let setup = HybridSetup { when: When::Watermark, ..small(10) };
+    let setup = HybridSetup { when: FlushTrigger::Watermark, ..small(10) };
     let outcome = run_for(40, &setup, &[write(20_000, 8, 8)]);
     assert_eq!((outcome.wakes.mark, millis(outcome.flushes.time_s)), (1, 11));
     // At rest from 12 to 20 s; up at 25 s, flushed by 25.011 s, at rest from 27.011 s on.
@@ -206,7 +208,7 @@ fn flushing_is_no_access_for_the_spin_down_policy() {
 
 #[test]
 fn the_optimum_sleeps_at_once_where_nothing_needs_the_disk_for_longer_than_pays() {
-    let setup = HybridSetup { when: When::Full, spin_down: "optimum".to_owned(), ..small(100) };
+    let setup = HybridSetup { when: FlushTrigger::Full, spin_down: "optimum".to_owned(), ..small(100) };
     // 20 s do not pay, 80 s do; the write at 50 s goes to the log and the read at 60 s is served from it.
     let trace = [read(0, 0, 8), read(20_000, 0, 8), write(50_000, 8, 8), read(60_000, 8, 8), read(100_000, 0, 8)];
     let outcome = run_for(101, &setup, &trace);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::super::{Better, METRICS, Metric, Outcome, WrittenBecause, change, metric};
-use super::{Group, Row};
+use super::{ComparisonRow, Group};
 
 /// Figures that differ by less than this share are the same: the input's own pace set them.
 const SAME: f64 = 0.01;
@@ -21,7 +21,7 @@ impl Group<'_> {
     /// One sentence: who was best on time (on throughput, where some did more than others), or, where that is the same
     /// for all, on the first figure that differs.
     pub fn verdict(&self) -> String {
-        let complete: Vec<&Row<'_>> = self.complete().collect();
+        let complete: Vec<&ComparisonRow<'_>> = self.complete().collect();
         let mut text = match complete.as_slice() {
             [] => "No run was completed.".to_owned(),
             [only] => {
@@ -58,7 +58,7 @@ impl Group<'_> {
     }
 
     /// For a sweep: how often each policy was best, at equal values of the swept parameters.
-    fn winners(&self, contexts: &[Vec<&Row<'_>>]) -> String {
+    fn winners(&self, contexts: &[Vec<&ComparisonRow<'_>>]) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         let mut equal = 0;
         for rows in contexts {
@@ -95,7 +95,7 @@ impl Group<'_> {
     }
 
     fn winner(&self) -> String {
-        let mut contexts: Vec<Vec<&Row<'_>>> = Vec::new();
+        let mut contexts: Vec<Vec<&ComparisonRow<'_>>> = Vec::new();
         for row in self.complete() {
             match contexts.iter_mut().find(|rows| self.context(rows[0]) == self.context(row)) {
                 Some(rows) => rows.push(row),
@@ -108,7 +108,7 @@ impl Group<'_> {
         }
     }
 
-    fn winner_of(&self, rows: &[&Row<'_>]) -> String {
+    fn winner_of(&self, rows: &[&ComparisonRow<'_>]) -> String {
         let criteria = criteria(rows);
         let Some(metric) = criteria.iter().copied().find(|metric| self.differ(metric, rows)) else {
             return format!("All {} runs did equally well on {}.", rows.len(), criteria[0].heading);
@@ -117,7 +117,7 @@ impl Group<'_> {
         let ([best, ..], Some(first)) = (ranking.as_slice(), self.rows.first()) else {
             return String::new();
         };
-        let is_tied = |row: &Row<'_>| self.same(metric, row, best);
+        let is_tied = |row: &ComparisonRow<'_>| self.same(metric, row, best);
         let ties = ranking.iter().filter(|row| is_tied(row)).count();
         let who = if ties > MOST_NAMED {
             format!("{ties} of {} runs did equally well and were", ranking.len())
@@ -138,7 +138,7 @@ impl Group<'_> {
     }
 
     /// Whether rows differ in it by more than chance.
-    fn differ(&self, metric: &Metric, rows: &[&Row<'_>]) -> bool {
+    fn differ(&self, metric: &Metric, rows: &[&ComparisonRow<'_>]) -> bool {
         let ranking = ranking(rows, metric);
         let ([best, ..], [.., worst]) = (ranking.as_slice(), ranking.as_slice()) else { return false };
         differ_by_value(rows, metric.of) && !self.same(metric, best, worst)
@@ -146,20 +146,20 @@ impl Group<'_> {
 }
 
 /// The figures that decide, in this order.
-fn criteria(rows: &[&Row<'_>]) -> [&'static Metric; 4] {
+fn criteria(rows: &[&ComparisonRow<'_>]) -> [&'static Metric; 4] {
     let names = if differ_by_value(rows, |outcome| outcome.operations as f64) { BY_WORK } else { BY_TIME };
     names.map(|name| metric(name).unwrap_or(&METRICS[0]))
 }
 
 /// Whether the means differ by more than a hundredth.
-fn differ_by_value(rows: &[&Row<'_>], of: impl Fn(&Outcome) -> f64) -> bool {
+fn differ_by_value(rows: &[&ComparisonRow<'_>], of: impl Fn(&Outcome) -> f64) -> bool {
     let values = || rows.iter().map(|row| row.mean(&of));
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     most - least > SAME * most
 }
 
 /// The rows, the best first.
-fn ranking<'b, 'a>(rows: &[&'b Row<'a>], metric: &Metric) -> Vec<&'b Row<'a>> {
+fn ranking<'b, 'a>(rows: &[&'b ComparisonRow<'a>], metric: &Metric) -> Vec<&'b ComparisonRow<'a>> {
     let mut ranking = rows.to_vec();
     ranking.sort_by(|a, b| {
         let (a, b) = (a.value(metric), b.value(metric));
@@ -169,7 +169,7 @@ fn ranking<'b, 'a>(rows: &[&'b Row<'a>], metric: &Metric) -> Vec<&'b Row<'a>> {
 }
 
 /// That the figure is the same for all.
-fn same(metric: &Metric, row: &Row<'_>) -> String {
+fn same(metric: &Metric, row: &ComparisonRow<'_>) -> String {
     let did = if metric.name == "time_s" { "took the same time" } else { "had the same throughput" };
     format!("All runs {did}, {}", row.show(metric))
 }

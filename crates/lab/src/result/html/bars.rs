@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::super::{Difference, Group, Metric, Row};
+use super::super::{ComparisonRow, Difference, Group, Metric};
 use super::text::{Safe, caption, direction, fit_all};
 
 const WIDTH: f64 = 420.0;
@@ -43,7 +43,7 @@ fn bar(
     out: &mut String,
     group: &Group<'_>,
     metric: &Metric,
-    (row, name): (&Row<'_>, &str),
+    (row, name): (&ComparisonRow<'_>, &str),
     y: f64,
     width: f64,
 ) -> fmt::Result {
@@ -77,6 +77,6 @@ fn bar(
 }
 
 /// What can be drawn of a value.
-fn value(metric: &Metric, row: &Row<'_>) -> f64 {
+fn value(metric: &Metric, row: &ComparisonRow<'_>) -> f64 {
     Some(row.value(metric)).filter(|value| value.is_finite()).unwrap_or(0.0).max(0.0)
 }

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use umbrella_units::Nanos;
 
-use super::Origin;
+use super::Provenance;
 use super::lines::{nice_step, style};
 use super::text::Safe;
 use crate::drive::{Demerit, Validation};
@@ -19,14 +19,14 @@ const BOTTOM: f64 = 316.0;
 const POINTS: usize = 400;
 
 /// One self-contained page: the demerit figures, and both curves of all requests, of the reads and of the writes.
-pub fn page(title: &str, validation: &Validation, origin: &Origin) -> String {
+pub fn page(title: &str, validation: &Validation, origin: &Provenance) -> String {
     let mut page = String::new();
     // Writing to a String cannot fail.
     let _ = write_page(&mut page, title, validation, origin);
     page
 }
 
-fn write_page(out: &mut String, title: &str, validation: &Validation, origin: &Origin) -> fmt::Result {
+fn write_page(out: &mut String, title: &str, validation: &Validation, origin: &Provenance) -> fmt::Result {
     super::head(out, (title, ""), origin)?;
     writeln!(
         out,

@@ -21,7 +21,7 @@ use std::fmt::{self, Write};
 use self::text::Safe;
 use super::{Group, Metric, Outcome, groups, metric};
 pub use demerit::page as demerit_page;
-pub use tradeoff::{Figure, Point, Rank, Tradeoff, page as tradeoff_page};
+pub use tradeoff::{Figure, PlotPoint, Rank, Tradeoff, page as tradeoff_page};
 
 /// The figures that get a chart of their own; the others stand in the table and below "more charts".
 const IMPORTANT: [&str; 6] =
@@ -29,7 +29,7 @@ const IMPORTANT: [&str; 6] =
 
 /// Where a page comes from.
 #[derive(Debug, Clone)]
-pub struct Origin {
+pub struct Provenance {
     /// The program and its version.
     pub program: String,
     /// When it was made.
@@ -40,7 +40,7 @@ pub struct Origin {
 
 /// One self-contained page of all outcomes: a section for each input, with a summary, charts, tables and the commands
 /// to run it again. Where they are fewer than were `asked` for, it says so.
-pub fn page(title: &str, outcomes: &[Outcome], asked: usize, origin: &Origin) -> String {
+pub fn page(title: &str, outcomes: &[Outcome], asked: usize, origin: &Provenance) -> String {
     let mut page = String::new();
     let missing = (outcomes.len() < asked).then(|| format!("{} of {asked} runs are shown.", outcomes.len()));
     // Writing to a String cannot fail.
@@ -53,7 +53,7 @@ fn write_page(
     title: &str,
     groups: &[Group<'_>],
     missing: Option<&str>,
-    origin: &Origin,
+    origin: &Provenance,
 ) -> fmt::Result {
     // The only input is the title.
     let only = groups.first().filter(|group| groups.len() == 1 && group.input == title);
@@ -78,7 +78,7 @@ fn write_page(
 }
 
 /// A page's beginning: its title, what stands behind that, and where the page comes from.
-fn head(out: &mut String, (title, behind): (&str, &str), origin: &Origin) -> fmt::Result {
+fn head(out: &mut String, (title, behind): (&str, &str), origin: &Provenance) -> fmt::Result {
     writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
     writeln!(
         out,

@@ -15,8 +15,8 @@ const NAME_CHARS: usize = 18;
 /// No axis spans more powers of ten: what is shorter stands at its beginning.
 const MAX_DECADES: i32 = 9;
 
-type Kind = (&'static str, fn(&Outcome) -> &Times);
-const KINDS: [Kind; 3] = [("writes", |o| &o.write), ("reads", |o| &o.read), ("fsyncs", |o| &o.fsync)];
+type TimesColumn = (&'static str, fn(&Outcome) -> &Times);
+const KINDS: [TimesColumn; 3] = [("writes", |o| &o.write), ("reads", |o| &o.read), ("fsyncs", |o| &o.fsync)];
 
 /// The marks, in the order of the legend, and the value that each shows.
 type Mark = (&'static str, fn(&Times) -> f64);
@@ -25,7 +25,7 @@ const MARKS: [Mark; 5] =
 
 /// A chart for each kind of operation that there was.
 pub(super) fn charts(out: &mut String, group: &Group<'_>) -> fmt::Result {
-    let there = |(_, of): &&Kind| group.outcomes().any(|outcome| of(outcome).count > 0);
+    let there = |(_, of): &&TimesColumn| group.outcomes().any(|outcome| of(outcome).count > 0);
     if KINDS.iter().all(|kind| !there(&kind)) {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 
-use super::super::{Better, Group, METRICS, Metric, Outcome, Row, Setting, Unit};
+use super::super::{Better, ComparisonRow, Group, METRICS, Metric, Outcome, Setting, Unit};
 use super::text::{Safe, direction};
 
 /// What all runs of the group were run with.
@@ -60,7 +60,7 @@ pub(super) fn figures(out: &mut String, group: &Group<'_>) -> fmt::Result {
     writeln!(out, "</tbody>\n</table>\n</div>")
 }
 
-fn figure(out: &mut String, group: &Group<'_>, metric: &Metric, row: &Row<'_>) -> fmt::Result {
+fn figure(out: &mut String, group: &Group<'_>, metric: &Metric, row: &ComparisonRow<'_>) -> fmt::Result {
     let value = row.value(metric);
     write!(out, "<td data-value=\"{value}\"")?;
     if let (Some(difference), Some(base)) = (group.difference(metric, row), group.base(row)) {
@@ -106,7 +106,7 @@ fn part(
     group: &Group<'_>,
     title: &str,
     columns: &[&str],
-    cell: impl Fn(&Row<'_>, usize) -> String,
+    cell: impl Fn(&ComparisonRow<'_>, usize) -> String,
 ) -> fmt::Result {
     writeln!(
         out,

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use super::Origin;
+use super::Provenance;
 use super::lines::{nice_step, style};
 use super::text::Safe;
 use crate::result::Unit;
@@ -36,7 +36,7 @@ pub enum Rank {
 
 /// A setting.
 #[derive(Debug, Clone)]
-pub struct Point {
+pub struct PlotPoint {
     /// What it is called.
     pub label: String,
     /// The figures, across and upwards.
@@ -55,18 +55,18 @@ pub struct Tradeoff {
     /// The figure upwards.
     pub upwards: Figure,
     /// The settings.
-    pub points: Vec<Point>,
+    pub points: Vec<PlotPoint>,
 }
 
 /// One self-contained page: a text as it is printed, then each trade-off as a plot and as a table.
-pub fn page(title: &str, text: &str, plots: &[Tradeoff], origin: &Origin) -> String {
+pub fn page(title: &str, text: &str, plots: &[Tradeoff], origin: &Provenance) -> String {
     let mut page = String::new();
     // Writing to a String cannot fail.
     let _ = write_page(&mut page, title, text, plots, origin);
     page
 }
 
-fn write_page(out: &mut String, title: &str, text: &str, plots: &[Tradeoff], origin: &Origin) -> fmt::Result {
+fn write_page(out: &mut String, title: &str, text: &str, plots: &[Tradeoff], origin: &Provenance) -> fmt::Result {
     super::head(out, (title, ""), origin)?;
     writeln!(out, "</header>\n<main>\n<pre>")?;
     text.lines().try_for_each(|line| writeln!(out, "{}", Safe(line)))?;
@@ -102,7 +102,8 @@ fn section(out: &mut String, plot: &Tradeoff) -> fmt::Result {
 }
 
 fn dots(out: &mut String, plot: &Tradeoff) -> fmt::Result {
-    let most = |of: fn(&Point) -> f64| plot.points.iter().map(of).filter(|value| value.is_finite()).fold(0.0, f64::max);
+    let most =
+        |of: fn(&PlotPoint) -> f64| plot.points.iter().map(of).filter(|value| value.is_finite()).fold(0.0, f64::max);
     let scale = |most: f64, unit: &Unit| {
         let step = nice_step(most, unit.step(most));
         (step, (most / step).ceil().max(1.0) * step)
@@ -162,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_page_says_in_text_what_it_draws_and_nothing_from_outside_ends_an_element() {
-        let point = |label: &str, at, rank| Point { label: label.to_owned(), at, rank };
+        let point = |label: &str, at, rank| PlotPoint { label: label.to_owned(), at, rank };
         let plot = Tradeoff {
             heading: "a < b".to_owned(),
             across: Figure { name: "programs wait", unit: Unit::Seconds },
@@ -173,7 +174,7 @@ mod tests {
                 point("none", (f64::INFINITY, 0.0), Rank::Tried),
             ],
         };
-        let origin = Origin { program: "p".to_owned(), date: "d".to_owned(), command: "c".to_owned() };
+        let origin = Provenance { program: "p".to_owned(), date: "d".to_owned(), command: "c".to_owned() };
         let page = page("t", "line <1>\nline 2\n", &[plot], &origin);
         for part in ["a &lt; b", "line &lt;1&gt;\nline 2", "&lt;sweep&gt; (advised)", "kernel (today)", "programs wait"]
         {

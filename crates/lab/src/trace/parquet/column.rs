@@ -11,7 +11,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
 
 use super::schema::Meaning;
-use super::source::Pages;
+use super::source::ColumnPages;
 use crate::trace::problem::{Excerpt, Problem};
 
 /// A column of a row group that is being read.
@@ -36,7 +36,7 @@ enum Values {
 
 /// What a row has in a column.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Value<'a> {
+pub(super) enum ColumnValue<'a> {
     Nothing,
     Signed(i64),
     Unsigned(u64),
@@ -47,7 +47,7 @@ pub(super) enum Value<'a> {
 impl Column {
     /// A column of a row group with `rows` rows.
     pub(super) fn new(
-        pages: &Arc<Pages>,
+        pages: &Arc<ColumnPages>,
         chunk: &ColumnChunkMetaData,
         meaning: Meaning,
         rows: usize,
@@ -82,12 +82,12 @@ impl Column {
     }
 
     /// What the next row has.
-    pub(super) fn next(&mut self) -> Value<'_> {
+    pub(super) fn next(&mut self) -> ColumnValue<'_> {
         if self.has_gaps {
             let level = self.levels.get(self.row).copied();
             self.row += 1;
             if level != Some(1) {
-                return Value::Nothing;
+                return ColumnValue::Nothing;
             }
         }
         let place = self.value;
@@ -95,32 +95,36 @@ impl Column {
         let unsigned = self.meaning.unsigned;
         let value = match &self.values {
             Values::Int32(_, values) => values.get(place).map(|value| {
-                if unsigned { Value::Unsigned(u64::from(*value as u32)) } else { Value::Signed(i64::from(*value)) }
+                if unsigned {
+                    ColumnValue::Unsigned(u64::from(*value as u32))
+                } else {
+                    ColumnValue::Signed(i64::from(*value))
+                }
             }),
             Values::Int64(_, values) => values
                 .get(place)
-                .map(|value| if unsigned { Value::Unsigned(*value as u64) } else { Value::Signed(*value) }),
-            Values::Double(_, values) => values.get(place).map(|value| Value::Float(*value)),
-            Values::Text(_, values) => values.get(place).map(|value| Value::Text(value.data())),
+                .map(|value| if unsigned { ColumnValue::Unsigned(*value as u64) } else { ColumnValue::Signed(*value) }),
+            Values::Double(_, values) => values.get(place).map(|value| ColumnValue::Float(*value)),
+            Values::Text(_, values) => values.get(place).map(|value| ColumnValue::Text(value.data())),
         };
-        value.unwrap_or(Value::Nothing)
+        value.unwrap_or(ColumnValue::Nothing)
     }
 
     /// The next row's number, in bytes or nanoseconds.
     pub(super) fn next_number(&mut self) -> std::result::Result<u64, Problem> {
         let (scale, field) = (self.meaning.scale, self.meaning.role.what());
         let number = match self.next() {
-            Value::Nothing => return Err(Problem::Missing { field }),
-            Value::Unsigned(number) => number.checked_mul(scale),
-            Value::Signed(number) => match u64::try_from(number) {
+            ColumnValue::Nothing => return Err(Problem::Missing { field }),
+            ColumnValue::Unsigned(number) => number.checked_mul(scale),
+            ColumnValue::Signed(number) => match u64::try_from(number) {
                 Ok(number) => number.checked_mul(scale),
                 Err(_) => return Err(unexpected(field, &number.to_string())),
             },
-            Value::Float(number) => match whole(number * scale as f64, scale > 1) {
+            ColumnValue::Float(number) => match whole(number * scale as f64, scale > 1) {
                 Some(number) => Some(number),
                 None => return Err(unexpected(field, &number.to_string())),
             },
-            Value::Text(text) => return Err(Problem::NotANumber { field, found: Excerpt::new(text) }),
+            ColumnValue::Text(text) => return Err(Problem::NotANumber { field, found: Excerpt::new(text) }),
         };
         number.ok_or_else(|| Problem::Overflow { field, found: Excerpt::new(b"too large") })
     }

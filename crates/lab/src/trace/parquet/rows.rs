@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use parquet::file::metadata::ParquetMetaData;
 
-use super::column::{Column, Value};
+use super::column::{Column, ColumnValue};
 use super::problem::ParquetProblem;
 use super::schema::{Meaning, Role, check_codecs, meanings};
-use super::source::{FromFile, Pages};
+use super::source::{ColumnPages, FromFile};
 use crate::trace::devices::Devices;
 use crate::trace::parse::record;
 use crate::trace::problem::{Excerpt, Position, Problem};
@@ -18,11 +18,11 @@ use crate::trace::{Record, TraceOp};
 const BATCH: usize = 4096;
 
 /// Where a row stands, and its request or what is wrong with it.
-pub(in crate::trace) type Row = (Position, Result<Record, Problem>);
+pub(in crate::trace) type ParsedRow = (Position, Result<Record, Problem>);
 
 /// A file whose rows are read one after the other.
 pub(in crate::trace) struct Rows {
-    pages: Arc<Pages>,
+    pages: Arc<ColumnPages>,
     metadata: ParquetMetaData,
     meanings: Vec<Meaning>,
     next_group: usize,
@@ -46,7 +46,7 @@ impl Rows {
             Ok((metadata, meanings))
         })?;
         Ok(Rows {
-            pages: Arc::new(Pages(file)),
+            pages: Arc::new(ColumnPages(file)),
             metadata,
             meanings,
             next_group: 0,
@@ -60,7 +60,7 @@ impl Rows {
     }
 
     /// The next row: where it stands, and its request.
-    pub(in crate::trace) fn next(&mut self, devices: &mut Devices) -> Result<Option<Row>, ParquetProblem> {
+    pub(in crate::trace) fn next(&mut self, devices: &mut Devices) -> Result<Option<ParsedRow>, ParquetProblem> {
         while self.left_in_batch == 0 {
             let row = self.row;
             if !guarded(row, || self.fill())? {
@@ -113,11 +113,11 @@ impl Rows {
         let (time, offset, size, op) = (time.next_number(), offset.next_number(), size.next_number(), operation(op));
         let device = match others.first_mut().map(Column::next) {
             None => Ok(Device::Name(b"0")),
-            Some(Value::Text(name)) => Ok(Device::Name(name)),
-            Some(Value::Signed(number)) => Ok(Device::Number(number.into())),
-            Some(Value::Unsigned(number)) => Ok(Device::Number(number.into())),
-            Some(Value::Float(number)) if number.fract() == 0.0 => Ok(Device::Number(number as i128)),
-            Some(Value::Nothing | Value::Float(_)) => Err(Problem::Missing { field: Role::Device.what() }),
+            Some(ColumnValue::Text(name)) => Ok(Device::Name(name)),
+            Some(ColumnValue::Signed(number)) => Ok(Device::Number(number.into())),
+            Some(ColumnValue::Unsigned(number)) => Ok(Device::Number(number.into())),
+            Some(ColumnValue::Float(number)) if number.fract() == 0.0 => Ok(Device::Number(number as i128)),
+            Some(ColumnValue::Nothing | ColumnValue::Float(_)) => Err(Problem::Missing { field: Role::Device.what() }),
         };
         let (time, offset, size, op) = (time?, offset?, size?, op?);
         let device = match device? {
@@ -150,7 +150,7 @@ fn operation(column: &mut Column) -> Result<TraceOp, Problem> {
         ("w", TraceOp::Write),
         ("d", TraceOp::Discard),
     ];
-    let Value::Text(text) = column.next() else { return Err(Problem::Missing { field: Role::Op.what() }) };
+    let ColumnValue::Text(text) = column.next() else { return Err(Problem::Missing { field: Role::Op.what() }) };
     let known = OPERATIONS.iter().find(|(name, _)| text.eq_ignore_ascii_case(name.as_bytes()));
     known
         .map(|(_, op)| *op)

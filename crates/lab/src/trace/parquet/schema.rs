@@ -89,33 +89,33 @@ fn meaning(number: usize, role: Role, column: &ColumnDescriptor) -> Result<Meani
     let of_type = |expected| ParquetProblem::ColumnType { column: column.name().to_owned(), expected };
     let kind = kind(column);
     let scale = match (role, kind) {
-        (Role::Time, Some(Kind::Timestamp { nanos })) => nanos,
-        (Role::Time, Some(Kind::Number { .. })) => unit_of_name(column.name()).ok_or_else(|| {
+        (Role::Time, Some(ColumnKind::Timestamp { nanos })) => nanos,
+        (Role::Time, Some(ColumnKind::Number { .. })) => unit_of_name(column.name()).ok_or_else(|| {
             of_type("timestamp (a column of numbers says its unit: time_ns, time_us, time_ms or time_s)")
         })?,
         (Role::Time, _) => return Err(of_type("timestamp and no column of numbers")),
-        (Role::Offset | Role::Size, Some(Kind::Number { .. }))
-        | (Role::Device, Some(Kind::Number { .. } | Kind::Text))
-        | (Role::Op, Some(Kind::Text)) => 1,
+        (Role::Offset | Role::Size, Some(ColumnKind::Number { .. }))
+        | (Role::Device, Some(ColumnKind::Number { .. } | ColumnKind::Text))
+        | (Role::Op, Some(ColumnKind::Text)) => 1,
         (Role::Offset | Role::Size, _) => return Err(of_type("column of numbers")),
         (Role::Op, _) => return Err(of_type("column of text")),
         (Role::Device, _) => return Err(of_type("column of text or numbers")),
     };
-    Ok(Meaning { column: number, role, scale, unsigned: kind == Some(Kind::Number { unsigned: true }) })
+    Ok(Meaning { column: number, role, scale, unsigned: kind == Some(ColumnKind::Number { unsigned: true }) })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ColumnKind {
     Number { unsigned: bool },
     Timestamp { nanos: u64 },
     Text,
 }
 
-fn kind(column: &ColumnDescriptor) -> Option<Kind> {
+fn kind(column: &ColumnDescriptor) -> Option<ColumnKind> {
     use ConvertedType as Old;
-    let unsigned = |unsigned| Some(Kind::Number { unsigned });
+    let unsigned = |unsigned| Some(ColumnKind::Number { unsigned });
     match (column.physical_type(), column.logical_type_ref(), column.converted_type()) {
-        (Type::INT64, Some(LogicalType::Timestamp(of)), _) => Some(Kind::Timestamp {
+        (Type::INT64, Some(LogicalType::Timestamp(of)), _) => Some(ColumnKind::Timestamp {
             nanos: match of.unit {
                 TimeUnit::MILLIS => 1_000_000,
                 TimeUnit::MICROS => 1_000,
@@ -124,9 +124,9 @@ fn kind(column: &ColumnDescriptor) -> Option<Kind> {
         }),
         (Type::INT32 | Type::INT64, Some(LogicalType::Integer(of)), _) => unsigned(!of.is_signed),
         (Type::BYTE_ARRAY, Some(LogicalType::String | LogicalType::Enum), _)
-        | (Type::BYTE_ARRAY, None, Old::UTF8 | Old::ENUM | Old::NONE) => Some(Kind::Text),
-        (Type::INT64, None, Old::TIMESTAMP_MILLIS) => Some(Kind::Timestamp { nanos: 1_000_000 }),
-        (Type::INT64, None, Old::TIMESTAMP_MICROS) => Some(Kind::Timestamp { nanos: 1_000 }),
+        | (Type::BYTE_ARRAY, None, Old::UTF8 | Old::ENUM | Old::NONE) => Some(ColumnKind::Text),
+        (Type::INT64, None, Old::TIMESTAMP_MILLIS) => Some(ColumnKind::Timestamp { nanos: 1_000_000 }),
+        (Type::INT64, None, Old::TIMESTAMP_MICROS) => Some(ColumnKind::Timestamp { nanos: 1_000 }),
         (Type::INT32 | Type::INT64, None, Old::UINT_8 | Old::UINT_16 | Old::UINT_32 | Old::UINT_64) => unsigned(true),
         (Type::INT32 | Type::INT64, None, Old::NONE | Old::INT_8 | Old::INT_16 | Old::INT_32 | Old::INT_64)
         | (Type::DOUBLE, None, Old::NONE) => unsigned(false),

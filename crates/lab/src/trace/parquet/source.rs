@@ -33,7 +33,7 @@ pub(in crate::trace) fn is_parquet(head: &[u8]) -> bool {
 
 /// A whole file, on disk or in memory.
 #[derive(Debug)]
-enum Place {
+enum TraceStorage {
     File(File),
     Memory(Bytes),
 }
@@ -41,7 +41,7 @@ enum Place {
 /// A file that can be read from its end, with the bytes that were read of it.
 #[derive(Debug)]
 pub(in crate::trace) struct FromFile {
-    place: Place,
+    place: TraceStorage,
     read: Arc<AtomicU64>,
 }
 
@@ -54,7 +54,7 @@ impl FromFile {
         let mut head = Vec::new();
         file.by_ref().take(MAGIC.len() as u64).read_to_end(&mut head)?;
         file.seek(SeekFrom::Start(0))?;
-        let of = |file| FromFile { place: Place::File(file), read: Arc::clone(read) };
+        let of = |file| FromFile { place: TraceStorage::File(file), read: Arc::clone(read) };
         Ok(if is_parquet(&head) { Ok(of(file)) } else { Err(file) })
     }
 
@@ -68,7 +68,7 @@ impl FromFile {
         if bytes.len() as u64 >= MAX_STREAM {
             return Ok(Err(ParquetProblem::StreamTooLong { most: MAX_STREAM }));
         }
-        Ok(Ok(FromFile { place: Place::Memory(bytes.into()), read: Arc::default() }))
+        Ok(Ok(FromFile { place: TraceStorage::Memory(bytes.into()), read: Arc::default() }))
     }
 
     /// What the footer says of the rows.
@@ -85,8 +85,8 @@ impl FromFile {
 impl Length for FromFile {
     fn len(&self) -> u64 {
         match &self.place {
-            Place::File(file) => file.len(),
-            Place::Memory(bytes) => bytes.len() as u64,
+            TraceStorage::File(file) => file.len(),
+            TraceStorage::Memory(bytes) => bytes.len() as u64,
         }
     }
 }
@@ -97,35 +97,35 @@ impl ChunkReader for FromFile {
     fn get_read(&self, start: u64) -> Result<Self::T> {
         Ok(match &self.place {
             // A page's header is tens of bytes.
-            Place::File(file) => {
+            TraceStorage::File(file) => {
                 let mut file = file.try_clone()?;
                 file.seek(SeekFrom::Start(start))?;
                 Box::new(BufReader::with_capacity(512, file))
             }
-            Place::Memory(bytes) => Box::new(bytes.get_read(start)?),
+            TraceStorage::Memory(bytes) => Box::new(bytes.get_read(start)?),
         })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
         self.read.fetch_add(length as u64, Ordering::Relaxed);
         match &self.place {
-            Place::File(file) => file.get_bytes(start, length),
-            Place::Memory(bytes) => bytes.get_bytes(start, length),
+            TraceStorage::File(file) => file.get_bytes(start, length),
+            TraceStorage::Memory(bytes) => bytes.get_bytes(start, length),
         }
     }
 }
 
 /// The pages of a file, none of them larger than [`MAX_PAGE`].
 #[derive(Debug)]
-pub(super) struct Pages(pub(super) FromFile);
+pub(super) struct ColumnPages(pub(super) FromFile);
 
-impl Length for Pages {
+impl Length for ColumnPages {
     fn len(&self) -> u64 {
         self.0.len()
     }
 }
 
-impl ChunkReader for Pages {
+impl ChunkReader for ColumnPages {
     type T = Box<dyn Read>;
 
     /// What is read so begins with a page's header.
@@ -203,7 +203,9 @@ mod tests {
             size >>= 7;
         }
         header.push(size as u8);
-        let of = |header: Vec<u8>| Pages(FromFile { place: Place::Memory(header.into()), read: Arc::default() });
+        let of = |header: Vec<u8>| {
+            ColumnPages(FromFile { place: TraceStorage::Memory(header.into()), read: Arc::default() })
+        };
         assert!(of(header).get_read(0).is_err_and(|error| error.to_string().contains("limit")));
         assert!(of(vec![0x15, 0x00, 0x15, 0x10]).get_read(0).is_ok());
     }

@@ -53,7 +53,7 @@ pub struct Band {
     /// Sectors at the front that hold nothing of the user's; spares and slipped sectors do not count.
     #[serde(default)]
     pub reserved: u64,
-    /// Spare sectors or tracks, as `Layout::spares` says.
+    /// Spare sectors or tracks, as `SectorLayout::spares` says.
     #[serde(default)]
     pub spares: u32,
     /// Defects that are passed over: numbers within the band, of tracks with `Spares::BandTracks`, else of sectors.
@@ -67,7 +67,7 @@ pub struct Band {
 /// Where the sectors of a drive lie.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Layout {
+pub struct SectorLayout {
     /// Addresses.
     pub sectors: u64,
     /// The order of tracks.

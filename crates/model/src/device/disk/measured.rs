@@ -4,13 +4,13 @@
 use serde::{Deserialize, Serialize};
 use umbrella_units::Nanos;
 
-use super::layout::Layout;
+use super::layout::SectorLayout;
 
 /// What was measured of a drive; by default nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
     /// Where its sectors lie.
-    pub layout: Option<Layout>,
+    pub layout: Option<SectorLayout>,
     /// Seek times before a read: distances in cylinders, rising, and their times. Between them the time is on a line.
     pub seeks: Option<Box<[(u32, Nanos)]>>,
     /// How much longer settling for a write takes than for a read, in nanoseconds, after a seek as after a head switch.

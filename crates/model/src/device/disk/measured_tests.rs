@@ -13,12 +13,12 @@ fn band(first_cylinder: u32, last_cylinder: u32) -> Band {
     Band { first_cylinder, last_cylinder, sectors_per_track: 100, ..Band::default() }
 }
 
-fn layout(bands: Vec<Band>, spares: Spares) -> Layout {
+fn layout(bands: Vec<Band>, spares: Spares) -> SectorLayout {
     let (order, range_cylinders) = (TrackOrder::Upwards, 1);
-    Layout { sectors: 1 << 40, order, spares, range_cylinders, slips_use_spares: true, bands }
+    SectorLayout { sectors: 1 << 40, order, spares, range_cylinders, slips_use_spares: true, bands }
 }
 
-fn drive(layout: Layout) -> DiskSpec {
+fn drive(layout: SectorLayout) -> DiskSpec {
     let Spec::Disk(spec) = profile("modern").unwrap().spec else { panic!("a disk") };
     let measured = Measured { layout: Some(layout), seeks: Some([(1, SECTOR)].into()), ..Measured::default() };
     let head_switch = Nanos(0);
@@ -77,7 +77,7 @@ fn sectors(count: u64) -> Nanos {
     Nanos(SECTOR.0 * count)
 }
 
-fn places(layout: Layout) -> Vec<(u32, u32, u32)> {
+fn places(layout: SectorLayout) -> Vec<(u32, u32, u32)> {
     let geometry = Geometry::new(&drive(layout));
     let in_track = |angle: Angle| (f64::from(angle.0) / 42_949_672.96).round() as u32 % 100;
     let place = |lba| geometry.place(Lba(lba));
@@ -105,7 +105,7 @@ fn slipped_sectors_are_passed_over_and_take_the_place_of_spares() {
 #[test]
 fn slips_beside_spares_take_the_place_of_data() {
     let bad = Band { slipped: vec![10, 50], spares: 5, ..band(0, 0) };
-    let layout = Layout { slips_use_spares: false, ..layout(vec![bad, band(1, 1)], Spares::BandEnd) };
+    let layout = SectorLayout { slips_use_spares: false, ..layout(vec![bad, band(1, 1)], Spares::BandEnd) };
     assert_eq!(places(layout)[193], (1, 0, 0));
 }
 
@@ -139,7 +139,7 @@ fn defects_are_counted_from_the_first_sector_of_the_band() {
 fn spares_stand_where_the_scheme_says() {
     let spare = Band { spares: 5, ..band(0, 3) };
     let at = |spares, range_cylinders, lba: usize| {
-        places(Layout { range_cylinders, ..layout(vec![spare.clone()], spares) })[lba]
+        places(SectorLayout { range_cylinders, ..layout(vec![spare.clone()], spares) })[lba]
     };
     assert_eq!(at(Spares::TrackEnd, 1, 95), (0, 1, 0));
     assert_eq!(at(Spares::CylinderFront, 1, 0), (0, 0, 5));
@@ -161,7 +161,7 @@ fn a_remapped_sector_lies_elsewhere_and_its_neighbours_stay() {
 #[test]
 fn tracks_may_go_back_and_forth() {
     let heads = |order, first| {
-        let places = places(Layout { order, ..layout(vec![band(first, first + 2)], Spares::DiskEnd) });
+        let places = places(SectorLayout { order, ..layout(vec![band(first, first + 2)], Spares::DiskEnd) });
         [0, 100, 200, 300, 400].map(|lba| places[lba].1)
     };
     assert_eq!(heads(TrackOrder::BackAndForthInBand, 1), [0, 1, 1, 0, 0]);
@@ -393,7 +393,7 @@ proptest! {
             (band.first_cylinder, band.last_cylinder) = (first, first + cylinders);
             first += cylinders + 1;
         }
-        let layout = Layout { sectors: addresses, range_cylinders, slips_use_spares, ..layout(bands, spares) };
+        let layout = SectorLayout { sectors: addresses, range_cylinders, slips_use_spares, ..layout(bands, spares) };
         let mut spec = buffered();
         spec.measured.layout = Some(layout);
         let geometry = Geometry::new(&spec);

@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 
 pub use geometry::{Angle, Geometry, Place};
-pub use layout::{Band, Layout, Spares, TrackOrder};
+pub use layout::{Band, SectorLayout, Spares, TrackOrder};
 pub use measured::{After, BufferRules, CommandTimes, ExtraDisconnect, Measured, ReadAheadTo, WriteBack};
 pub use seek::SeekCurve;
 pub use spec::{DiskSpec, Rate, SeekTimes};

@@ -11,14 +11,14 @@
 use umbrella_units::Lba;
 
 use super::geometry::{Divisor, Geometry, Pace, Switches, Zone};
-use super::layout::{Band, Layout, Spares, TrackOrder};
+use super::layout::{Band, SectorLayout, Spares, TrackOrder};
 
 /// More pieces than any drive needs: what lies behind them is not there.
 const MOST_PIECES: usize = 1 << 18;
 
 /// Builds the pieces of a layout.
 struct Builder<'a> {
-    layout: &'a Layout,
+    layout: &'a SectorLayout,
     heads: u32,
     turn: u64,
     switches: Switches,
@@ -34,7 +34,7 @@ struct Builder<'a> {
 
 impl Geometry {
     /// The geometry of a measured layout.
-    pub(super) fn of_layout(layout: &Layout, heads: u32, turn: u64, switches: Switches) -> Geometry {
+    pub(super) fn of_layout(layout: &SectorLayout, heads: u32, turn: u64, switches: Switches) -> Geometry {
         let heads = heads.max(1);
         let (zones, remapped) = (Vec::new(), Vec::new());
         let mut builder = Builder { layout, heads, turn, switches, first: 0, zones, remapped, defect: 1, reserved: 0 };

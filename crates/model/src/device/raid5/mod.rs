@@ -28,13 +28,13 @@ const DEPTH: usize = 128;
 
 /// A part of a request: adjacent sectors of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
+struct MemberRange {
     disk: usize,
     start: u64,
     end: u64,
 }
 
-type Parts = SmallVec<[Part; 8]>;
+type Parts = SmallVec<[MemberRange; 8]>;
 
 /// A request under way.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ pub struct Raid5 {
 }
 
 /// Adds a part, as one with the last of its disk if they are adjacent.
-fn add(parts: &mut Parts, part: Part) {
+fn add(parts: &mut Parts, part: MemberRange) {
     if part.start >= part.end {
         return;
     }
@@ -120,7 +120,7 @@ impl Raid5 {
             let (stripe, index) = (chunk / self.data_disks(), chunk % self.data_disks());
             let here = (self.chunk - offset).min(end - at);
             let first = stripe * self.chunk + offset;
-            add(&mut parts, Part { disk: self.data_disk(stripe, index), start: first, end: first + here });
+            add(&mut parts, MemberRange { disk: self.data_disk(stripe, index), start: first, end: first + here });
             at += here;
         }
         parts
@@ -166,7 +166,7 @@ impl Raid5 {
         for (_, range) in chunks() {
             covered += u64::from(range.is_some_and(|(first, last)| first <= low && high <= last));
         }
-        let part = |disk: usize, first: u64, last: u64| Part { disk, start: base + first, end: base + last };
+        let part = |disk: usize, first: u64, last: u64| MemberRange { disk, start: base + first, end: base + last };
         let parity = part(self.parity_disk(stripe), low, high);
         let (modify, reconstruct) = (changed + 1, self.data_disks() - covered);
         for (index, range) in chunks() {

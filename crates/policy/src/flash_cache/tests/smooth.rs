@@ -27,7 +27,7 @@ struct Race {
 impl Race {
     fn new(algorithm: Algorithm, size: ByteSize) -> Race {
         Race {
-            options: Options { algorithm, when: When::Watermark, memory: ByteSize(MIB), ..Options::default() },
+            options: Options { algorithm, when: FlushTrigger::Watermark, memory: ByteSize(MIB), ..Options::default() },
             log: Log::new(size, LogSector(0)),
             rate: DrainRate::default(),
             flushing: false,
@@ -82,7 +82,7 @@ impl Race {
         while self.log.tail() < end {
             let upto = end.min(pass_end(&self.log));
             let mut planner =
-                Planner::new(self.options.algorithm, self.options.memory, &self.log).up_to(upto, &self.log);
+                FlushPlanner::new(self.options.algorithm, self.options.memory, &self.log).up_to(upto, &self.log);
             let until = planner.until();
             self.to_flush = self.options.until_freed(&self.log, until);
             while let Some(chunk) = planner.next_chunk(&self.log) {
@@ -162,7 +162,7 @@ fn a_disk_is_flushed_when_it_is_quiet_and_before_it_sleeps() {
     assert_eq!(options.quiet_at(second(9), fill(1)), Some(second(11)));
     assert!(due(second(8), None, 1) && due(second(9), Some(second(10)), 1));
     assert!(!due(second(9), None, 1) && !due(second(9), Some(second(11)), 1) && !due(second(1), Some(second(1)), 0));
-    let full = Options { when: When::Full, ..options };
+    let full = Options { when: FlushTrigger::Full, ..options };
     assert!(!full.flushes_at_rest(now, second(1), Some(second(1)), fill(50)));
 }
 

@@ -20,7 +20,7 @@ use super::free::Geography;
 use super::ids::{Clock, Shape, Stream};
 use crate::flash_cache::Percent;
 use crate::param_info::ParamInfo;
-use crate::params::Values;
+use crate::params::ParamValues;
 
 /// A block that the user writes.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +78,7 @@ pub struct SchemeInfo {
     /// Its parameters.
     pub params: &'static [ParamInfo],
     /// Makes one.
-    make: fn(&Values) -> Box<dyn Scheme>,
+    make: fn(&ParamValues) -> Box<dyn Scheme>,
 }
 
 /// Where blocks are placed. Streams are numbered from cold to hot.

@@ -18,9 +18,9 @@ pub(super) struct Driver {
     pub(super) layout: Layout,
     pub(super) map: LogicalMap,
     pub(super) owners: Vec<Option<Owner>>,
-    pub(super) pages: BTreeMap<MapPage, Place>,
+    pub(super) pages: BTreeMap<MapPage, LogBlock>,
     /// Where everything lies that a crash now would bring back.
-    durable: BTreeMap<Owner, Place>,
+    durable: BTreeMap<Owner, LogBlock>,
     /// Segments that recovery would walk through.
     chain: BTreeSet<SegmentNo>,
     has_map: bool,
@@ -66,12 +66,12 @@ impl Driver {
     }
 
     /// Where everything lies now.
-    fn current(&self) -> BTreeMap<Owner, Place> {
-        let all = (0..).map(Place).zip(&self.owners);
+    fn current(&self) -> BTreeMap<Owner, LogBlock> {
+        let all = (0..).map(LogBlock).zip(&self.owners);
         all.filter_map(|(place, owner)| owner.map(|owner| (owner, place))).collect()
     }
 
-    fn placed(&mut self, put: Put, owner: Owner, old: Option<Place>) {
+    fn placed(&mut self, put: Put, owner: Owner, old: Option<LogBlock>) {
         let shape = self.layout.shape();
         let segment = shape.segment(put.place);
         assert_eq!(self.owners[put.place.0 as usize], None, "{put:?} is in use");
@@ -137,7 +137,7 @@ impl Driver {
     }
 
     /// Does what the layout asks for; whether it asked for something.
-    pub(super) fn relieve(&mut self, goal: Goal) -> bool {
+    pub(super) fn relieve(&mut self, goal: CleaningGoal) -> bool {
         match self.layout.relief(goal) {
             Relief::None => return false,
             Relief::Clean(victim) => self.clean(victim),
@@ -178,7 +178,7 @@ impl Driver {
                 return;
             }
             assert!(
-                self.relieve(Goal::Due),
+                self.relieve(CleaningGoal::Due),
                 "nothing to do: {:?} free, {:?} waiting",
                 self.layout.free(),
                 self.layout.waiting()
@@ -189,7 +189,7 @@ impl Driver {
 
     pub(super) fn write(&mut self, block: BlockNo) {
         if self.layout.due() {
-            self.relieve(Goal::Due);
+            self.relieve(CleaningGoal::Due);
         }
         let put = loop {
             let old = self.map.get(block).unwrap();

@@ -101,16 +101,16 @@ fn with_guests(guests: &[u32], free_outside: u32) -> Layout {
 
 #[test]
 fn guests_go_home_when_the_lender_is_short_and_their_region_has_room_again() {
-    assert_eq!(with_guests(&[8], 36).victim(Goal::Due), Some(SegmentNo(8)));
-    assert_eq!(with_guests(&[14, 27], 36).victim(Goal::Due), Some(SegmentNo(27)));
+    assert_eq!(with_guests(&[8], 36).victim(CleaningGoal::Due), Some(SegmentNo(8)));
+    assert_eq!(with_guests(&[14, 27], 36).victim(CleaningGoal::Due), Some(SegmentNo(27)));
 }
 
 #[test]
 fn victims_that_are_read_at_once_are_those_that_would_be_cleaned_one_after_the_other() {
     let layout = with_guests(&[14, 27], 36);
-    assert_eq!(layout.victims(Goal::Due, 0), []);
-    assert_eq!(layout.victims(Goal::Due, 1), [layout.victim(Goal::Due).unwrap()]);
-    assert_eq!(layout.victims(Goal::Due, 8), [SegmentNo(27), SegmentNo(14)], "and no segment twice");
+    assert_eq!(layout.victims(CleaningGoal::Due, 0), []);
+    assert_eq!(layout.victims(CleaningGoal::Due, 1), [layout.victim(CleaningGoal::Due).unwrap()]);
+    assert_eq!(layout.victims(CleaningGoal::Due, 8), [SegmentNo(27), SegmentNo(14)], "and no segment twice");
 }
 
 #[test]
@@ -131,13 +131,13 @@ fn a_region_borrows_rather_than_clean_what_is_much_fuller_than_the_emptiest_segm
         let settings = settings(SHAPE, "r_lfs:regions=3", Victim::Greedy, false);
         Layout::restore(Settings { low: 9, ..settings }, table.collect(), &[], Clock(100))
     };
-    assert_eq!(with_emptiest(1).victim(Goal::Due), None);
-    assert_eq!(with_emptiest(4).victim(Goal::Due), Some(SegmentNo(2)));
+    assert_eq!(with_emptiest(1).victim(CleaningGoal::Due), None);
+    assert_eq!(with_emptiest(4).victim(CleaningGoal::Due), Some(SegmentNo(2)));
 }
 
 #[test]
 fn guests_stay_while_their_own_region_is_short() {
-    assert_eq!(with_guests(&[8], 4).victim(Goal::Due), None);
+    assert_eq!(with_guests(&[8], 4).victim(CleaningGoal::Due), None);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_map_without_memory_asks_for_its_pages_and_gives_them_up_again() {
     let mut map = LogicalMap::absent(2000, |page| page.0 == 2);
     assert_eq!(map.get(BlockNo(1024)), Err(Absent(MapPage(2))));
     assert_eq!(map.get(BlockNo(3)), Ok(None));
-    let entry = MapEntry { place: Place(77), stamp: Stamp(5) };
+    let entry = MapEntry { place: LogBlock(77), stamp: Stamp(5) };
     let mut entries = [0; PAGE_ENTRIES];
     entries[1] = MapEntry::pack(Some(entry));
     map.install(MapPage(2), &entries);
@@ -254,7 +254,7 @@ fn victim(choice: Victim, in_the_middle: u32) -> Option<SegmentNo> {
         _ => Segment { state: State::Full, live: 15, ..Segment::FREE },
     });
     let settings = settings(SHAPE, "organ:levels=2", choice, false);
-    Layout::restore(settings, table.collect(), &[], Clock(100)).victim(Goal::Due)
+    Layout::restore(settings, table.collect(), &[], Clock(100)).victim(CleaningGoal::Due)
 }
 
 #[test]
@@ -286,12 +286,12 @@ fn of_the_victims_that_were_read_the_one_that_is_asked_for_is_cleaned_and_else_t
         (round..250).step_by(round as usize + 1).for_each(|block| driver.write(BlockNo(block)));
     }
     let layout = &driver.layout;
-    let victims = layout.victims(Goal::Ahead, 4);
-    let asked = layout.victim(Goal::Ahead).expect("there is something to clean");
+    let victims = layout.victims(CleaningGoal::Ahead, 4);
+    let asked = layout.victim(CleaningGoal::Ahead).expect("there is something to clean");
     assert_eq!(victims.first(), Some(&asked));
     let others: Vec<SegmentNo> = victims.iter().rev().copied().filter(|number| *number != asked).collect();
     assert!(others.len() > 1, "{victims:?}");
-    let next = |read: &[SegmentNo]| layout.next_of(Goal::Ahead, read.iter().copied());
+    let next = |read: &[SegmentNo]| layout.next_of(CleaningGoal::Ahead, read.iter().copied());
     assert_eq!(next(&[others[0], asked]), Some(asked));
     assert_eq!(next(&others), Some(others[0]));
     assert_eq!(next(&[]), None);

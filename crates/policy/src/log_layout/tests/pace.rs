@@ -46,9 +46,9 @@ fn above_reserve(free: u32) -> Layout {
 #[test]
 fn cleaning_begins_at_the_low_mark_or_when_nobody_asks_for_anything() {
     assert_eq!(PACE.cleans(&above_reserve(9), &BUSY), None);
-    assert_eq!(PACE.cleans(&above_reserve(8), &BUSY), Some(Goal::Due));
-    assert_eq!(PACE.cleans(&above_reserve(9), &QUIET), Some(Goal::Ahead));
-    assert_eq!(PACE.cleans(&above_reserve(9), &Standing { waiting: 1, ..BUSY }), Some(Goal::Due));
+    assert_eq!(PACE.cleans(&above_reserve(8), &BUSY), Some(CleaningGoal::Due));
+    assert_eq!(PACE.cleans(&above_reserve(9), &QUIET), Some(CleaningGoal::Ahead));
+    assert_eq!(PACE.cleans(&above_reserve(9), &Standing { waiting: 1, ..BUSY }), Some(CleaningGoal::Due));
 }
 
 #[test]

@@ -20,7 +20,7 @@ mod tests;
 use regex::bytes::{Regex, RegexBuilder};
 use thiserror::Error;
 
-use read::Reader;
+use read::PatternParser;
 
 const MAX_PATTERN: usize = 4096;
 const MAX_ALTERNATIVES: usize = 256;
@@ -86,7 +86,7 @@ pub enum GlobError {
 
 /// A piece of an expanded pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum PatternToken {
     /// This byte.
     Byte(u8),
     /// One byte but `/`.
@@ -117,7 +117,7 @@ impl ByteSet {
 #[derive(Debug, Clone)]
 pub(super) struct Flat {
     /// Canonical: two alternatives with equal pieces match the same paths.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<PatternToken>,
     /// Every match begins with these bytes.
     pub(super) prefix: Box<[u8]>,
     /// Every match ends with these bytes.
@@ -158,18 +158,18 @@ impl Glob {
     /// As [`Glob::new`], for a pattern of names: the glob matches the paths whose last part the pattern matches.
     pub(super) fn of_name(pattern: &str) -> Result<Glob, GlobError> {
         let expanded = read(pattern)?;
-        if expanded.iter().flatten().any(|piece| matches!(piece, Piece::Byte(b'/') | Piece::Cross)) {
+        if expanded.iter().flatten().any(|piece| matches!(piece, PatternToken::Byte(b'/') | PatternToken::Cross)) {
             return Err(GlobError::SlashInName);
         }
         Glob::of(expanded)
     }
 
-    fn of(expanded: Vec<Vec<Piece>>) -> Result<Glob, GlobError> {
+    fn of(expanded: Vec<Vec<PatternToken>>) -> Result<Glob, GlobError> {
         let mut alternatives: Vec<Flat> = Vec::with_capacity(expanded.len());
         let mut literals = usize::MAX;
         for raw in expanded {
             let flat = Flat::new(&raw)?;
-            literals = literals.min(flat.literals(raw.first() != Some(&Piece::Byte(b'/'))));
+            literals = literals.min(flat.literals(raw.first() != Some(&PatternToken::Byte(b'/'))));
             if !alternatives.iter().any(|other| other.pieces == flat.pieces) {
                 alternatives.push(flat);
             }
@@ -184,16 +184,19 @@ impl Glob {
 
     /// Whether every path matches.
     pub(super) fn is_everything(&self) -> bool {
-        self.alternatives.iter().any(|flat| matches!(flat.pieces.as_slice(), [Piece::Byte(b'/'), Piece::Cross]))
+        self.alternatives
+            .iter()
+            .any(|flat| matches!(flat.pieces.as_slice(), [PatternToken::Byte(b'/'), PatternToken::Cross]))
     }
 
     /// Whether it is sure that no path matches: a set without a byte, or a `.` or `..` between slashes.
     pub(super) fn is_impossible(&self) -> bool {
         self.alternatives.iter().all(|flat| {
-            let dots =
-                |component: &[Piece]| matches!(component, [Piece::Byte(b'.')] | [Piece::Byte(b'.'), Piece::Byte(b'.')]);
-            flat.pieces.iter().any(|piece| matches!(piece, Piece::Class(set) if **set == ByteSet::EMPTY))
-                || flat.pieces.split(|piece| *piece == Piece::Byte(b'/')).any(dots)
+            let dots = |component: &[PatternToken]| {
+                matches!(component, [PatternToken::Byte(b'.')] | [PatternToken::Byte(b'.'), PatternToken::Byte(b'.')])
+            };
+            flat.pieces.iter().any(|piece| matches!(piece, PatternToken::Class(set) if **set == ByteSet::EMPTY))
+                || flat.pieces.split(|piece| *piece == PatternToken::Byte(b'/')).any(dots)
         })
     }
 
@@ -210,12 +213,14 @@ impl Glob {
 }
 
 impl Flat {
-    fn new(raw: &[Piece]) -> Result<Flat, GlobError> {
+    fn new(raw: &[PatternToken]) -> Result<Flat, GlobError> {
         let pieces = canonical(raw);
-        if pieces.last() == Some(&Piece::Byte(b'/')) || matches!(pieces.last(), Some(Piece::Dirs)) {
+        if pieces.last() == Some(&PatternToken::Byte(b'/')) || matches!(pieces.last(), Some(PatternToken::Dirs)) {
             return Err(GlobError::TrailingSlash);
         }
-        let doubled = |pair: &[Piece]| matches!(pair, [Piece::Byte(b'/') | Piece::Dirs, Piece::Byte(b'/')]);
+        let doubled = |pair: &[PatternToken]| {
+            matches!(pair, [PatternToken::Byte(b'/') | PatternToken::Dirs, PatternToken::Byte(b'/')])
+        };
         if pieces.windows(2).any(doubled) {
             return Err(GlobError::EmptyComponent);
         }
@@ -229,9 +234,9 @@ impl Flat {
         };
         let middle = match &pieces[prefix.len()..pieces.len() - suffix.len()] {
             [] => Middle::Exact,
-            [Piece::Star] => Middle::Star,
-            [Piece::Cross] => Middle::Cross,
-            [Piece::Dirs] => Middle::Dirs,
+            [PatternToken::Star] => Middle::Star,
+            [PatternToken::Cross] => Middle::Cross,
+            [PatternToken::Dirs] => Middle::Dirs,
             _ => Middle::Regex(compile(&pieces)?),
         };
         Ok(Flat { pieces, prefix: prefix.into(), suffix: suffix.into(), middle })
@@ -241,7 +246,7 @@ impl Flat {
     /// written.
     fn literals(&self, relative: bool) -> usize {
         // A character of several bytes counts once.
-        let literal = |piece: &&Piece| matches!(piece, Piece::Byte(byte) if byte & 0xC0 != 0x80);
+        let literal = |piece: &&PatternToken| matches!(piece, PatternToken::Byte(byte) if byte & 0xC0 != 0x80);
         self.pieces.iter().filter(literal).count() - usize::from(relative)
     }
 
@@ -267,7 +272,7 @@ impl Flat {
     }
 }
 
-fn read(pattern: &str) -> Result<Vec<Vec<Piece>>, GlobError> {
+fn read(pattern: &str) -> Result<Vec<Vec<PatternToken>>, GlobError> {
     if pattern.is_empty() {
         return Err(GlobError::Empty);
     }
@@ -277,38 +282,39 @@ fn read(pattern: &str) -> Result<Vec<Vec<Piece>>, GlobError> {
     if pattern.contains('\0') {
         return Err(GlobError::Nul);
     }
-    Reader::new(pattern).read()
+    PatternParser::new(pattern).read()
 }
 
-fn literal_run<'a>(pieces: impl Iterator<Item = &'a Piece>) -> Vec<u8> {
-    pieces.map_while(|piece| if let Piece::Byte(byte) = piece { Some(*byte) } else { None }).collect()
+fn literal_run<'a>(pieces: impl Iterator<Item = &'a PatternToken>) -> Vec<u8> {
+    pieces.map_while(|piece| if let PatternToken::Byte(byte) = piece { Some(*byte) } else { None }).collect()
 }
 
 /// Anchors a pattern at the root and joins neighbouring wildcards that together are one.
-fn canonical(raw: &[Piece]) -> Vec<Piece> {
-    const SLASH: Piece = Piece::Byte(b'/');
-    let mut pieces: Vec<Piece> = Vec::with_capacity(raw.len() + 2);
+fn canonical(raw: &[PatternToken]) -> Vec<PatternToken> {
+    const SLASH: PatternToken = PatternToken::Byte(b'/');
+    let mut pieces: Vec<PatternToken> = Vec::with_capacity(raw.len() + 2);
     if raw.first() != Some(&SLASH) {
-        pieces.extend([SLASH, Piece::Dirs]);
+        pieces.extend([SLASH, PatternToken::Dirs]);
     }
     let mut rest = raw;
     let mut after_slash = true;
     while let Some((piece, tail)) = rest.split_first() {
         rest = tail;
         let mut piece = piece.clone();
-        if after_slash && piece == Piece::Cross && rest.first() == Some(&SLASH) {
-            piece = Piece::Dirs;
+        if after_slash && piece == PatternToken::Cross && rest.first() == Some(&SLASH) {
+            piece = PatternToken::Dirs;
             rest = &rest[1..];
         }
-        after_slash = matches!(piece, SLASH | Piece::Dirs);
+        after_slash = matches!(piece, SLASH | PatternToken::Dirs);
         match (pieces.last(), &piece) {
-            (Some(Piece::Star), Piece::Star)
-            | (Some(Piece::Cross), Piece::Star | Piece::Cross)
-            | (Some(Piece::Dirs), Piece::Dirs) => {}
+            (Some(PatternToken::Star), PatternToken::Star)
+            | (Some(PatternToken::Cross), PatternToken::Star | PatternToken::Cross)
+            | (Some(PatternToken::Dirs), PatternToken::Dirs) => {}
             // `(.*/)?` before `*` or `**` is any bytes at all.
-            (Some(Piece::Dirs), Piece::Star | Piece::Cross) | (Some(Piece::Star), Piece::Cross) => {
+            (Some(PatternToken::Dirs), PatternToken::Star | PatternToken::Cross)
+            | (Some(PatternToken::Star), PatternToken::Cross) => {
                 pieces.pop();
-                pieces.push(Piece::Cross);
+                pieces.push(PatternToken::Cross);
             }
             _ => pieces.push(piece),
         }
@@ -316,16 +322,16 @@ fn canonical(raw: &[Piece]) -> Vec<Piece> {
     pieces
 }
 
-fn compile(pieces: &[Piece]) -> Result<Regex, GlobError> {
+fn compile(pieces: &[PatternToken]) -> Result<Regex, GlobError> {
     let mut text = String::from(r"(?s-u)\A");
     for piece in pieces {
         match piece {
-            Piece::Byte(byte) => push_byte(&mut text, *byte),
-            Piece::One => text.push_str("[^/]"),
-            Piece::Star => text.push_str("[^/]*"),
-            Piece::Cross => text.push_str(".*"),
-            Piece::Dirs => text.push_str("(?:.*/)?"),
-            Piece::Class(set) => {
+            PatternToken::Byte(byte) => push_byte(&mut text, *byte),
+            PatternToken::One => text.push_str("[^/]"),
+            PatternToken::Star => text.push_str("[^/]*"),
+            PatternToken::Cross => text.push_str(".*"),
+            PatternToken::Dirs => text.push_str("(?:.*/)?"),
+            PatternToken::Class(set) => {
                 let members: Vec<u8> = (0..=u8::MAX).filter(|byte| set.contains(*byte)).collect();
                 if members.is_empty() {
                     text.push_str(r"[^\x00-\xFF]");

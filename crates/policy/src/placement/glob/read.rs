@@ -1,24 +1,24 @@
 //! Reads a pattern and expands its braces.
 
-use super::{ByteSet, GlobError, MAX_ALTERNATIVES, MAX_EXPANDED, MAX_NESTING, Piece};
+use super::{ByteSet, GlobError, MAX_ALTERNATIVES, MAX_EXPANDED, MAX_NESTING, PatternToken};
 
 /// Reads a pattern into its alternatives.
-pub(super) struct Reader<'a> {
+pub(super) struct PatternParser<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PatternParser<'a> {
     pub(super) fn new(pattern: &'a str) -> Self {
-        Reader { rest: pattern.chars().peekable() }
+        PatternParser { rest: pattern.chars().peekable() }
     }
 
-    pub(super) fn read(mut self) -> Result<Vec<Vec<Piece>>, GlobError> {
+    pub(super) fn read(mut self) -> Result<Vec<Vec<PatternToken>>, GlobError> {
         self.alternative(0)
     }
 
     /// Reads up to the end, or inside braces up to (not including) the `,` or `}` that ends the alternative.
-    fn alternative(&mut self, depth: usize) -> Result<Vec<Vec<Piece>>, GlobError> {
-        let mut all: Vec<Vec<Piece>> = vec![Vec::new()];
+    fn alternative(&mut self, depth: usize) -> Result<Vec<Vec<PatternToken>>, GlobError> {
+        let mut all: Vec<Vec<PatternToken>> = vec![Vec::new()];
         while let Some(&next) = self.rest.peek() {
             if depth > 0 && (next == ',' || next == '}') {
                 return Ok(all);
@@ -27,12 +27,12 @@ impl<'a> Reader<'a> {
             match next {
                 '}' => return Err(GlobError::UnbalancedBraces),
                 '{' => all = product(&all, &self.braces(depth + 1)?)?,
-                '*' if self.rest.next_if_eq(&'*').is_some() => append(&mut all, Piece::Cross),
-                '*' => append(&mut all, Piece::Star),
-                '?' => append(&mut all, Piece::One),
+                '*' if self.rest.next_if_eq(&'*').is_some() => append(&mut all, PatternToken::Cross),
+                '*' => append(&mut all, PatternToken::Star),
+                '?' => append(&mut all, PatternToken::One),
                 '[' => {
                     let set = self.class()?;
-                    append(&mut all, Piece::Class(Box::new(set)));
+                    append(&mut all, PatternToken::Class(Box::new(set)));
                 }
                 '\\' => append_char(&mut all, self.rest.next().ok_or(GlobError::DanglingEscape)?),
                 character => append_char(&mut all, character),
@@ -44,7 +44,7 @@ impl<'a> Reader<'a> {
         if depth > 0 { Err(GlobError::UnbalancedBraces) } else { Ok(all) }
     }
 
-    fn braces(&mut self, depth: usize) -> Result<Vec<Vec<Piece>>, GlobError> {
+    fn braces(&mut self, depth: usize) -> Result<Vec<Vec<PatternToken>>, GlobError> {
         if depth > MAX_NESTING {
             return Err(GlobError::NestedTooDeep);
         }
@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn append(all: &mut [Vec<Piece>], piece: Piece) {
+fn append(all: &mut [Vec<PatternToken>], piece: PatternToken) {
     if let Some((last, others)) = all.split_last_mut() {
         for pieces in others {
             pieces.push(piece.clone());
@@ -111,13 +111,13 @@ fn append(all: &mut [Vec<Piece>], piece: Piece) {
     }
 }
 
-fn append_char(all: &mut [Vec<Piece>], character: char) {
+fn append_char(all: &mut [Vec<PatternToken>], character: char) {
     for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-        append(all, Piece::Byte(byte));
+        append(all, PatternToken::Byte(byte));
     }
 }
 
-fn product(heads: &[Vec<Piece>], tails: &[Vec<Piece>]) -> Result<Vec<Vec<Piece>>, GlobError> {
+fn product(heads: &[Vec<PatternToken>], tails: &[Vec<PatternToken>]) -> Result<Vec<Vec<PatternToken>>, GlobError> {
     let bytes: usize = heads.iter().map(Vec::len).sum::<usize>() * tails.len()
         + tails.iter().map(Vec::len).sum::<usize>() * heads.len();
     if heads.len() * tails.len() > MAX_ALTERNATIVES || bytes > MAX_EXPANDED {

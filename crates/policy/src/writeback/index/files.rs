@@ -33,7 +33,7 @@ pub struct DirtyFile {
 
 /// The dirty pages of a file.
 #[derive(Debug)]
-enum Members {
+enum FilePages {
     /// In the order in which they came; no index is above `highest`.
     Listed { ends: Ends, highest: u64 },
     /// One run.
@@ -43,13 +43,13 @@ enum Members {
 }
 
 #[derive(Debug)]
-struct File {
+struct FileEntry {
     id: FileId,
     pages: u32,
     marked: bool,
     /// The key of the file in the order of files.
     order: u64,
-    members: Members,
+    members: FilePages,
 }
 
 /// How the pages of a file that lie behind a given one are found.
@@ -68,7 +68,7 @@ pub(super) enum Tail {
 /// All files with dirty pages.
 #[derive(Debug)]
 pub(super) struct Files {
-    slots: Vec<File>,
+    slots: Vec<FileEntry>,
     free: Vec<u32>,
     table: SlotTable,
     links: Links,
@@ -127,11 +127,11 @@ impl Files {
         }
         self.places += 1;
         let (order, members) = match self.order {
-            None => (0, Members::Listed { ends: Ends::EMPTY, highest: 0 }),
-            Some(FileOrder::FirstDirtied) => (self.places, Members::Run { start: 0, len: 0 }),
-            Some(FileOrder::Number) => (number_place(id), Members::Run { start: 0, len: 0 }),
+            None => (0, FilePages::Listed { ends: Ends::EMPTY, highest: 0 }),
+            Some(FileOrder::FirstDirtied) => (self.places, FilePages::Run { start: 0, len: 0 }),
+            Some(FileOrder::Number) => (number_place(id), FilePages::Run { start: 0, len: 0 }),
         };
-        let file = File { id, pages: 0, marked: false, order, members };
+        let file = FileEntry { id, pages: 0, marked: false, order, members };
         let slot = if let Some(slot) = self.free.pop() {
             self.slots[slot as usize] = file;
             slot
@@ -152,20 +152,20 @@ impl Files {
         let file = &mut self.slots[file as usize];
         file.pages += 1;
         match &mut file.members {
-            Members::Listed { ends, highest } => {
+            FilePages::Listed { ends, highest } => {
                 self.links.append(ends, slot);
                 *highest = index.max(*highest);
             }
-            Members::Run { start, len } if *len == 0 => (*start, *len) = (index, 1),
-            Members::Run { start, len } if index == *start + *len => *len += 1,
-            Members::Run { start, len } if index + 1 == *start => (*start, *len) = (index, *len + 1),
-            &mut Members::Run { start, len } => {
+            FilePages::Run { start, len } if *len == 0 => (*start, *len) = (index, 1),
+            FilePages::Run { start, len } if index == *start + *len => *len += 1,
+            FilePages::Run { start, len } if index + 1 == *start => (*start, *len) = (index, *len + 1),
+            &mut FilePages::Run { start, len } => {
                 let mut runs = RunSet::new(0);
                 runs.insert_run(Run { start, len });
                 runs.insert(index);
-                file.members = Members::Runs(Box::new(runs));
+                file.members = FilePages::Runs(Box::new(runs));
             }
-            Members::Runs(runs) => {
+            FilePages::Runs(runs) => {
                 runs.insert(index);
             }
         }
@@ -174,7 +174,7 @@ impl Files {
     /// Takes a page out of its file; the file goes with its last page.
     pub(super) fn remove_page(&mut self, file: u32, slot: u32, index: u64) {
         let entry = &mut self.slots[file as usize];
-        if let Members::Listed { ends, .. } = &mut entry.members {
+        if let FilePages::Listed { ends, .. } = &mut entry.members {
             self.links.remove(ends, slot);
             self.lose_pages(file, 1);
         } else {
@@ -186,18 +186,18 @@ impl Files {
     pub(super) fn remove_run(&mut self, file: u32, run: Run) {
         let members = &mut self.slots[file as usize].members;
         match members {
-            Members::Listed { .. } => return,
-            Members::Run { start, len } if run.start == *start => {
+            FilePages::Listed { .. } => return,
+            FilePages::Run { start, len } if run.start == *start => {
                 (*start, *len) = (run.end(), *len - run.len);
             }
-            Members::Run { start, len } if run.end() == *start + *len => *len -= run.len,
-            &mut Members::Run { start, len } => {
+            FilePages::Run { start, len } if run.end() == *start + *len => *len -= run.len,
+            &mut FilePages::Run { start, len } => {
                 let mut runs = RunSet::new(0);
                 runs.insert_run(Run { start, len });
                 runs.remove(run.start, run.len);
-                *members = Members::Runs(Box::new(runs));
+                *members = FilePages::Runs(Box::new(runs));
             }
-            Members::Runs(runs) => {
+            FilePages::Runs(runs) => {
                 runs.remove(run.start, run.len);
             }
         }
@@ -211,7 +211,7 @@ impl Files {
             return;
         }
         let (id, key) = (file.id, (file.marked, file.order));
-        file.members = Members::Run { start: 0, len: 0 };
+        file.members = FilePages::Run { start: 0, len: 0 };
         self.table.remove(file_hash(id), slot);
         self.ordered.remove(&key);
         self.free.push(slot);
@@ -222,16 +222,16 @@ impl Files {
     pub(super) fn tail(&self, file: u32, from: PageIndex) -> Tail {
         let file = &self.slots[file as usize];
         match &file.members {
-            Members::Listed { highest, .. } if from.0 > *highest => Tail::Empty,
-            Members::Listed { highest, .. } if *highest - from.0 < u64::from(file.pages) => {
+            FilePages::Listed { highest, .. } if from.0 > *highest => Tail::Empty,
+            FilePages::Listed { highest, .. } if *highest - from.0 < u64::from(file.pages) => {
                 Tail::Probe { from: from.0, to: *highest }
             }
-            Members::Listed { ends, .. } => Tail::Walk(ends.first),
-            Members::Run { start, len } => {
+            FilePages::Listed { ends, .. } => Tail::Walk(ends.first),
+            FilePages::Run { start, len } => {
                 let run = Run { start: from.0.max(*start), len: (*start + *len).saturating_sub(from.0.max(*start)) };
                 if run.len == 0 { Tail::Empty } else { Tail::Run(run) }
             }
-            Members::Runs(runs) => runs.at_or_after(from.0).map_or(Tail::Empty, |run| {
+            FilePages::Runs(runs) => runs.at_or_after(from.0).map_or(Tail::Empty, |run| {
                 let start = from.0.max(run.start);
                 Tail::Run(Run { start, len: run.end() - start })
             }),
@@ -241,7 +241,7 @@ impl Files {
     /// The pages of the file from `from` on are gone: a listed file remembers that.
     pub(super) fn cut(&mut self, id: FileId, from: PageIndex) {
         let Some(file) = self.find(id) else { return };
-        if let Members::Listed { highest, .. } = &mut self.slots[file as usize].members {
+        if let FilePages::Listed { highest, .. } = &mut self.slots[file as usize].members {
             *highest = (*highest).min(from.0.saturating_sub(1));
         }
     }
@@ -289,11 +289,11 @@ impl Files {
 
     /// Bytes held. For the order of files a node's share is reckoned: 24 bytes an entry, two thirds full.
     pub(super) fn bytes(&self) -> usize {
-        let runs = |file: &File| match &file.members {
-            Members::Runs(runs) => size_of::<RunSet>() + runs.bytes(),
+        let runs = |file: &FileEntry| match &file.members {
+            FilePages::Runs(runs) => size_of::<RunSet>() + runs.bytes(),
             _ => 0,
         };
-        self.slots.capacity() * size_of::<File>()
+        self.slots.capacity() * size_of::<FileEntry>()
             + self.slots.iter().map(runs).sum::<usize>()
             + self.free.capacity() * size_of::<u32>()
             + self.table.bytes()

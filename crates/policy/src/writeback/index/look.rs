@@ -7,7 +7,7 @@ use super::DirtyIndex;
 
 /// A dirty page, with all that the index knows of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Known {
+pub struct IndexedPage {
     /// Which page.
     pub page: PageKey,
     /// Where it lies on disk.
@@ -24,15 +24,15 @@ impl DirtyIndex {
     /// All dirty pages, the oldest first; pages of one age by file and index.
     ///
     /// Cost: O(pages log pages).
-    pub fn known(&self, now: Nanos) -> Vec<Known> {
-        let mut known: Vec<Known> = self.pages.used().map(|slot| self.known_at(slot, now)).collect();
+    pub fn known(&self, now: Nanos) -> Vec<IndexedPage> {
+        let mut known: Vec<IndexedPage> = self.pages.used().map(|slot| self.known_at(slot, now)).collect();
         known.sort_unstable_by_key(|known| (std::cmp::Reverse(known.age), known.page));
         known
     }
 
-    fn known_at(&self, slot: u32, now: Nanos) -> Known {
+    fn known_at(&self, slot: u32, now: Nanos) -> IndexedPage {
         let entry = self.pages.get(slot);
-        Known {
+        IndexedPage {
             page: self.key(slot),
             block: entry.block(),
             age: entry.age(now),

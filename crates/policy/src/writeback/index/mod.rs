@@ -33,14 +33,14 @@ mod tests;
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PageIndex, PageKey};
 
 pub use files::{DirtyFile, FileOrder};
-pub use look::Known;
+pub use look::IndexedPage;
 pub use take::Usage;
 pub use zones::{Zone, ZoneOrder};
 
 use self::files::{Files, Tail};
 use self::places::Places;
 use self::ranks::Ranks;
-use self::slab::{Ends, Entry, LIMIT, Links, Slab};
+use self::slab::{Ends, LIMIT, Links, PageEntry, Slab};
 use self::table::{Hash, SlotTable, hash};
 use self::zones::Zones;
 use super::event::Event;
@@ -280,7 +280,7 @@ impl DirtyIndex {
             return Applied::Nothing;
         }
         let file = self.files.find_or_add(page.file);
-        let slot = self.pages.insert(Entry::new(file, page.index, block, active, now));
+        let slot = self.pages.insert(PageEntry::new(file, page.index, block, active, now));
         let (pages, files) = (&self.pages, &self.files);
         self.by_page.insert(page_hash(page.file, page.index.0), slot, pages.entries.len(), |slot| {
             let entry = pages.get(slot);

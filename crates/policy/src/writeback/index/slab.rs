@@ -14,7 +14,7 @@ const PLACED: u64 = 1 << 4;
 
 /// A dirty page.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct PageEntry {
     pub(super) index: u64,
     /// The block, above twelve bits of flags.
     word: u64,
@@ -24,10 +24,10 @@ pub(super) struct Entry {
     stamp: u32,
 }
 
-impl Entry {
-    pub(super) fn new(file: u32, index: PageIndex, block: BlockNo, active: bool, now: Nanos) -> Entry {
+impl PageEntry {
+    pub(super) fn new(file: u32, index: PageIndex, block: BlockNo, active: bool, now: Nanos) -> PageEntry {
         let word = (block.0 << FLAG_BITS) | if active { ACTIVE } else { 0 } | 1;
-        Entry { index: index.0, word, file, stamp: millis(now) }
+        PageEntry { index: index.0, word, file, stamp: millis(now) }
     }
 
     pub(super) fn block(&self) -> BlockNo {
@@ -87,7 +87,7 @@ pub(super) fn millis(time: Nanos) -> u32 {
 /// Slots of dirty pages; a freed slot is used again before a new one is made.
 #[derive(Debug)]
 pub(super) struct Slab {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<PageEntry>,
     free: u32,
     len: usize,
 }
@@ -101,15 +101,15 @@ impl Slab {
         self.len
     }
 
-    pub(super) fn get(&self, slot: u32) -> &Entry {
+    pub(super) fn get(&self, slot: u32) -> &PageEntry {
         &self.entries[slot as usize]
     }
 
-    pub(super) fn get_mut(&mut self, slot: u32) -> &mut Entry {
+    pub(super) fn get_mut(&mut self, slot: u32) -> &mut PageEntry {
         &mut self.entries[slot as usize]
     }
 
-    pub(super) fn insert(&mut self, entry: Entry) -> u32 {
+    pub(super) fn insert(&mut self, entry: PageEntry) -> u32 {
         self.len += 1;
         if self.free != NONE {
             let slot = self.free;
@@ -139,7 +139,7 @@ impl Slab {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<PageEntry>()
     }
 }
 

@@ -64,7 +64,7 @@ impl Zone {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct ZoneEntry {
     number: u64,
     pages: u32,
     /// Above them two bits: hit, and stale: the heaps have older counts.
@@ -75,7 +75,7 @@ const HIT: u32 = 1 << 31;
 const STALE: u32 = 1 << 30;
 const FLAGS: u32 = HIT | STALE;
 
-impl Entry {
+impl ZoneEntry {
     fn zone(self) -> Zone {
         Zone {
             number: self.number,
@@ -127,7 +127,7 @@ impl Classes {
 pub(super) struct Zones {
     /// Blocks of a zone.
     size: u64,
-    entries: Vec<Entry>,
+    entries: Vec<ZoneEntry>,
     free: Vec<u32>,
     table: SlotTable,
     by_pages: Option<Heap>,
@@ -137,7 +137,7 @@ pub(super) struct Zones {
     poor: Heap,
     /// What the heaps are ordered by: each entry as it was when it was last put in order. A zone may change a thousand
     /// times before one is chosen; the heaps are put right when they are asked.
-    ordered: Vec<Entry>,
+    ordered: Vec<ZoneEntry>,
     /// Entries to be put in order; some may be free by now.
     stale: Vec<u32>,
     classes: Option<Classes>,
@@ -151,11 +151,11 @@ pub(super) struct Zones {
     latest: u32,
 }
 
-fn more(entries: &[Entry]) -> impl Fn(u32, u32) -> bool + '_ {
+fn more(entries: &[ZoneEntry]) -> impl Fn(u32, u32) -> bool + '_ {
     |a, b| entries[a as usize].zone().by_pages(&entries[b as usize].zone()) == Ordering::Greater
 }
 
-fn longer(entries: &[Entry]) -> impl Fn(u32, u32) -> bool + '_ {
+fn longer(entries: &[ZoneEntry]) -> impl Fn(u32, u32) -> bool + '_ {
     |a, b| entries[a as usize].zone().by_length(&entries[b as usize].zone()) == Ordering::Greater
 }
 
@@ -210,7 +210,7 @@ impl Zones {
     }
 
     fn add_slot(&mut self, number: u64) -> u32 {
-        let mut entry = Entry { number, pages: 0, segments: 0 };
+        let mut entry = ZoneEntry { number, pages: 0, segments: 0 };
         let slot = if let Some(slot) = self.free.pop() {
             // It may wait to be put in order still.
             entry.segments = self.entries[slot as usize].segments & STALE;
@@ -288,7 +288,7 @@ impl Zones {
                 continue;
             }
             while self.ordered.len() <= slot as usize {
-                push(&mut self.ordered, Entry { number: 0, pages: 0, segments: 0 });
+                push(&mut self.ordered, ZoneEntry { number: 0, pages: 0, segments: 0 });
             }
             self.ordered[slot as usize] = *entry;
             let ordered = &self.ordered;
@@ -393,8 +393,8 @@ impl Zones {
     /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
         let heap = |heap: &Option<Heap>| heap.as_ref().map_or(0, Heap::bytes);
-        self.entries.capacity() * size_of::<Entry>()
-            + self.ordered.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<ZoneEntry>()
+            + self.ordered.capacity() * size_of::<ZoneEntry>()
             + (self.free.capacity() + self.stale.capacity()) * size_of::<u32>()
             + self.table.bytes()
             + heap(&self.by_pages)

@@ -7,7 +7,7 @@ use umbrella_units::{BlockNo, Extent, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments};
-use super::super::policy::{Goal, Policy, PolicyInfo};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "cscan",
@@ -30,7 +30,7 @@ impl Policy for Cscan {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) {
             let ahead = index.segment_at_or_after(self.head).or_else(|| index.segment_from(BlockNo(0)));
             let Some(segment) = ahead else { return };

@@ -12,7 +12,7 @@ use umbrella_units::{FileId, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{DirtyIndex, FileOrder, Needs};
-use super::super::policy::{Goal, Policy, PolicyInfo};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget};
 use super::resume::{REQUEUE, RESUME, Resume};
 use crate::param_info::{ParamInfo, ParamKind};
 
@@ -23,7 +23,7 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     params: &[CHUNK, RESUME, REQUEUE],
     offline: false,
     keeps: "files in order, their pages in index order",
-    build: |values| Box::new(File { chunk: values.pages("chunk"), turn: None, resume: Resume::of(values) }),
+    build: |values| Box::new(FileByFile { chunk: values.pages("chunk"), turn: None, resume: Resume::of(values) }),
 };
 
 const CHUNK: ParamInfo = ParamInfo {
@@ -35,7 +35,7 @@ const CHUNK: ParamInfo = ParamInfo {
     help: "how much of a file is written before the next has its turn; 0: the whole file (Linux 2.6)",
 };
 
-struct File {
+struct FileByFile {
     /// Pages of a file before the next has its turn; zero for all.
     chunk: Pages,
     /// The file whose turn it is, and the pages it has left.
@@ -43,13 +43,13 @@ struct File {
     resume: Resume,
 }
 
-impl Policy for File {
+impl Policy for FileByFile {
     fn needs(&self) -> Needs {
         Needs { files: Some(FileOrder::FirstDirtied), ..Needs::default() }
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) {
             let Some(first) = index.first_file() else { return };
             let left = goal.left(out);

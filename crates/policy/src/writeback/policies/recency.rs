@@ -6,7 +6,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{DirtyIndex, Needs, Recency};
-use super::super::policy::{Goal, Policy, PolicyInfo};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "recency",
@@ -26,7 +26,7 @@ impl Policy for LeastRecent {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) && index.take_oldest(out) {}
     }
 }

@@ -17,7 +17,7 @@ use umbrella_units::{FileId, PageIndex, Pages};
 use super::super::event::DirtyPage;
 use super::super::index::DirtyIndex;
 use crate::param_info::{ParamInfo, ParamKind};
-use crate::params::Values;
+use crate::params::ParamValues;
 
 pub(super) const RESUME: ParamInfo = ParamInfo {
     name: "resume",
@@ -54,13 +54,13 @@ pub(super) struct Resume {
 
 impl Resume {
     /// As the parameters [`RESUME`] and [`REQUEUE`] say.
-    pub(super) fn of(values: &Values) -> Resume {
+    pub(super) fn of(values: &ParamValues) -> Resume {
         Resume { requeue: values.flag(REQUEUE.name), goes_on: values.flag(RESUME.name), ..Resume::default() }
     }
 
     /// For a policy that sorts its files by number. A file that is written in part waits there until all behind it had
     /// their share.
-    pub(super) fn in_order(values: &Values) -> Resume {
+    pub(super) fn in_order(values: &ParamValues) -> Resume {
         Resume { sorted: true, ..Resume::of(values) }
     }
 

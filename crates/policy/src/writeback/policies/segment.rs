@@ -7,7 +7,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments};
-use super::super::policy::{Goal, Policy, PolicyInfo};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "segment",
@@ -31,7 +31,7 @@ impl Policy for LongestSegment {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) {
             let Some(segment) = index.longest_segment() else { return };
             index.take_blocks(segment, out);

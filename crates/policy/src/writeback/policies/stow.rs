@@ -18,7 +18,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, Zone, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy, PolicyInfo, Write};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget, Write};
 use super::wow::Hits;
 use crate::param_info::{ParamInfo, ParamKind};
 
@@ -105,7 +105,7 @@ impl Policy for Stow {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) {
             if self.rest == 0 || self.next(index).is_none() {
                 self.choose(index);

@@ -40,9 +40,9 @@ use umbrella_units::{BlockNo, Extent, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, Zone, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy, PolicyInfo};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget};
 use crate::param_info::{ParamInfo, ParamKind};
-use crate::params::Values;
+use crate::params::ParamValues;
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "sweep",
@@ -135,7 +135,7 @@ struct Sweep {
 }
 
 impl Sweep {
-    fn new(values: &Values) -> Sweep {
+    fn new(values: &ParamValues) -> Sweep {
         Sweep {
             region: values.pages("region").0,
             position: values.pages("position").0,
@@ -192,7 +192,7 @@ impl Sweep {
     }
 
     /// Writes regions of long segments whose pages are `bargain` times cheaper than the average page.
-    fn take_bargains(&self, goal: Goal, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
+    fn take_bargains(&self, goal: SelectionTarget, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
         while self.bargain > 0 && !goal.is_met(out) {
             let Some(region) = index.longest_zone(Pages(self.position), false) else { return };
             let average = self.cost_of_all(index) * u128::from(region.pages);
@@ -275,7 +275,7 @@ impl Policy for Sweep {
     }
 
     fn select(&mut self, now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let (goal, before) = (Goal::new(want, out), out.len());
+        let (goal, before) = (SelectionTarget::new(want, out), out.len());
         self.note_pace(now, index);
         self.take_bargains(goal, index, out);
         let least = match self.urgent {

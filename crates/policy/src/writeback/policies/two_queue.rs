@@ -13,7 +13,7 @@ use umbrella_units::{FileId, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{DirtyIndex, FileOrder, Needs};
-use super::super::policy::{Goal, Policy, PolicyInfo, Write};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget, Write};
 use super::resume::{RESUME, Resume, TAKES_TURNS};
 use crate::param_info::{ParamInfo, ParamKind};
 
@@ -76,7 +76,7 @@ impl Policy for TwoQueues {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) {
             let Some(file) = self.resume.turn(index) else { return };
             self.resume.take(file, goal.left(out), index, out);

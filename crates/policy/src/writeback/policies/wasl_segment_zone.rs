@@ -13,7 +13,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy, PolicyInfo};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "wasl_segment_zone",
@@ -36,7 +36,7 @@ impl Policy for LongestZone {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) {
             let Some(zone) = index.longest_zone(Pages(0), false) else { return };
             index.take_zone(zone, out);

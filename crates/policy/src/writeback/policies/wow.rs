@@ -10,7 +10,7 @@ use umbrella_units::{BlockNo, Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy, PolicyInfo, Write};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget, Write};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "wow",
@@ -59,7 +59,7 @@ impl Policy for Wow {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) {
             let ahead = index.segment_from(self.pointer).or_else(|| index.segment_from(BlockNo(0)));
             let Some(group) = ahead.and_then(|segment| index.zone_of(segment.start)) else { return };

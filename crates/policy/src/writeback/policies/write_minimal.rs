@@ -13,7 +13,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{Age, DirtyIndex, Needs};
-use super::super::policy::{Goal, PageTimes, Policy, PolicyInfo};
+use super::super::policy::{PageTimes, Policy, PolicyInfo, SelectionTarget};
 use crate::param_info::{ParamInfo, ParamKind};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
@@ -46,7 +46,7 @@ impl Policy for WriteMinimal {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) && index.take_highest(out) {}
     }
 

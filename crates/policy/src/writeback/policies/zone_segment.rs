@@ -11,7 +11,7 @@ use umbrella_units::{Nanos, Pages};
 
 use super::super::event::DirtyPage;
 use super::super::index::{BlockNeeds, DirtyIndex, Needs, Segments, ZoneNeeds, ZoneOrder};
-use super::super::policy::{Goal, Policy, PolicyInfo};
+use super::super::policy::{Policy, PolicyInfo, SelectionTarget};
 use crate::param_info::{ParamInfo, ParamKind};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
@@ -46,7 +46,7 @@ impl Policy for ZoneSegment {
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        let goal = Goal::new(want, out);
+        let goal = SelectionTarget::new(want, out);
         while !goal.is_met(out) {
             let target = index.longest_zone(self.alpha, true).or_else(|| index.fullest_zone());
             let Some(zone) = target else { return };

@@ -5,26 +5,26 @@ use std::str::SplitAsciiWhitespace;
 
 use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 
-use super::{LONGEST_RUN, MAGIC, MOST_SELECTED, RecordError, Step, Sum, VERSION};
+use super::{LONGEST_RUN, MAGIC, MOST_SELECTED, RecordEntry, RecordError, Sum, VERSION};
 use crate::error::PolicyError;
 use crate::params::Spec;
 use crate::writeback::{DirtyPage, Event};
 
 /// Reads a record. Lines go in, steps come out.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RecordReader {
     lines: u64,
     sum: Sum,
     last: Nanos,
     policy: Option<String>,
     /// A selection whose answer is not complete yet, with the lines that are missing.
-    open: Option<(Step, u64)>,
+    open: Option<(RecordEntry, u64)>,
     ended: bool,
 }
 
-impl Default for Reader {
-    fn default() -> Reader {
-        Reader { lines: 0, sum: Sum::EMPTY, last: Nanos(0), policy: None, open: None, ended: false }
+impl Default for RecordReader {
+    fn default() -> RecordReader {
+        RecordReader { lines: 0, sum: Sum::EMPTY, last: Nanos(0), policy: None, open: None, ended: false }
     }
 }
 
@@ -43,23 +43,23 @@ impl Words<'_> {
 
 /// Adjacent pages of a file.
 #[derive(Clone, Copy)]
-struct Run {
+struct PageRun {
     file: FileId,
     first: u64,
     pages: u64,
 }
 
-impl Run {
+impl PageRun {
     fn keys(self) -> impl Iterator<Item = (PageKey, u64)> {
         (0..self.pages)
             .map(move |at| (PageKey { file: self.file, index: PageIndex(self.first.saturating_add(at)) }, at))
     }
 }
 
-impl Reader {
+impl RecordReader {
     /// A reader before the first line.
-    pub fn new() -> Reader {
-        Reader::default()
+    pub fn new() -> RecordReader {
+        RecordReader::default()
     }
 
     /// The policy that decided, once its line was read; an error when no such policy could be written so.
@@ -73,7 +73,7 @@ impl Reader {
     }
 
     /// Reads the next line, without what ends it; appends what it tells.
-    pub fn line(&mut self, line: &str, out: &mut Vec<Step>) -> Result<(), RecordError> {
+    pub fn line(&mut self, line: &str, out: &mut Vec<RecordEntry>) -> Result<(), RecordError> {
         let number = self.lines + 1;
         if self.ended {
             return Err(RecordError::BehindEnd { line: number });
@@ -82,7 +82,7 @@ impl Reader {
             self.end(line, told)?;
         } else {
             match number {
-                1 => Reader::magic(line)?,
+                1 => RecordReader::magic(line)?,
                 2 => self.policy = Some(line.strip_prefix("policy ").ok_or_else(|| self.bad(line))?.to_owned()),
                 _ => self.step(line, out)?,
             }
@@ -120,7 +120,7 @@ impl Reader {
         Ok(())
     }
 
-    fn step(&mut self, line: &str, out: &mut Vec<Step>) -> Result<(), RecordError> {
+    fn step(&mut self, line: &str, out: &mut Vec<RecordEntry>) -> Result<(), RecordError> {
         let mut words = Words(line.split_ascii_whitespace());
         let kind = words.0.next().ok_or_else(|| self.bad(line))?;
         if self.open.is_some() != (kind == ">") {
@@ -143,12 +143,12 @@ impl Reader {
         line: &str,
         now: Nanos,
         mut words: Words<'_>,
-        out: &mut Vec<Step>,
+        out: &mut Vec<RecordEntry>,
     ) -> Result<(), RecordError> {
         let (Some(want), Some(runs), Some(())) = (words.number(), words.number(), words.end()) else {
             return Err(self.bad(line));
         };
-        let step = Step::Selected { now, want: Pages(want), pages: Vec::new() };
+        let step = RecordEntry::Selected { now, want: Pages(want), pages: Vec::new() };
         if runs == 0 {
             out.push(step);
         } else {
@@ -157,11 +157,11 @@ impl Reader {
         Ok(())
     }
 
-    fn answer(&mut self, line: &str, mut words: Words<'_>, out: &mut Vec<Step>) -> Result<(), RecordError> {
+    fn answer(&mut self, line: &str, mut words: Words<'_>, out: &mut Vec<RecordEntry>) -> Result<(), RecordError> {
         let run = self.run(line, &mut words)?;
         let (Some(block), Some(())) = (words.number(), words.end()) else { return Err(self.bad(line)) };
         let Some((mut step, missing)) = self.open.take() else { return Err(self.bad(line)) };
-        if let Step::Selected { pages, .. } = &mut step {
+        if let RecordEntry::Selected { pages, .. } = &mut step {
             if pages.len() as u64 + run.pages > MOST_SELECTED {
                 return Err(RecordError::TooManySelected { line: self.lines + 1 });
             }
@@ -175,14 +175,14 @@ impl Reader {
         Ok(())
     }
 
-    fn run(&self, line: &str, words: &mut Words<'_>) -> Result<Run, RecordError> {
+    fn run(&self, line: &str, words: &mut Words<'_>) -> Result<PageRun, RecordError> {
         let (Some(file), Some(first), Some(pages)) = (words.number(), words.number(), words.number()) else {
             return Err(self.bad(line));
         };
         if !(1..=LONGEST_RUN).contains(&pages) {
             return Err(RecordError::BadRun { line: self.lines + 1, pages });
         }
-        Ok(Run { file: FileId(file), first, pages })
+        Ok(PageRun { file: FileId(file), first, pages })
     }
 
     fn event(
@@ -191,7 +191,7 @@ impl Reader {
         kind: &str,
         now: Nanos,
         mut words: Words<'_>,
-        out: &mut Vec<Step>,
+        out: &mut Vec<RecordEntry>,
     ) -> Result<(), RecordError> {
         let bad = || self.bad(line);
         if matches!(kind, "x" | "k") {
@@ -201,7 +201,7 @@ impl Reader {
                 _ => Event::Delete { file },
             };
             words.end().ok_or_else(bad)?;
-            out.push(Step::Event(now, event));
+            out.push(RecordEntry::Event(now, event));
             return Ok(());
         }
         let run = self.run(line, &mut words)?;
@@ -232,7 +232,7 @@ impl Reader {
             _ => return Err(bad()),
         };
         words.end().ok_or_else(bad)?;
-        out.extend(run.keys().map(|(page, at)| Step::Event(now, event(page, at))));
+        out.extend(run.keys().map(|(page, at)| RecordEntry::Event(now, event(page, at))));
         Ok(())
     }
 }

@@ -23,8 +23,8 @@ fn events() -> impl Strategy<Value = Vec<(u64, Event)>> {
     prop::collection::vec((0u64..3, event), 0..60)
 }
 
-fn read(text: &str) -> Result<(Vec<Step>, bool), RecordError> {
-    let mut reader = Reader::new();
+fn read(text: &str) -> Result<(Vec<RecordEntry>, bool), RecordError> {
+    let mut reader = RecordReader::new();
     let mut steps = Vec::new();
     for line in text.lines() {
         reader.line(line, &mut steps)?;
@@ -45,12 +45,12 @@ proptest! {
         for (later, event) in events {
             now = now + Nanos(later);
             recorder.on(now, &event);
-            steps.push(Step::Event(now, event));
+            steps.push(RecordEntry::Event(now, event));
         }
         let pages: Vec<DirtyPage> =
             answer.iter().map(|&(file, index, block)| DirtyPage { page: page(file, index), block: BlockNo(block) }).collect();
         recorder.selected(now, Pages(9), &pages);
-        steps.push(Step::Selected { now, want: Pages(9), pages });
+        steps.push(RecordEntry::Selected { now, want: Pages(9), pages });
         let taken = recorder.take();
         prop_assert!(taken.ends_with('\n'));
         prop_assert_eq!(read(&(taken + &recorder.finish())), Ok((steps, true)));
@@ -101,7 +101,7 @@ fn time_that_goes_back_counts_as_the_last() {
     recorder.on(Nanos(50), &Event::Delete { file: FileId(1) });
     recorder.on(Nanos(20), &Event::Delete { file: FileId(2) });
     let (steps, _) = read(&recorder.finish()).expect("reads");
-    assert!(matches!(steps[1], Step::Event(Nanos(50), Event::Delete { file: FileId(2) })));
+    assert!(matches!(steps[1], RecordEntry::Event(Nanos(50), Event::Delete { file: FileId(2) })));
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub struct Recorder {
     /// The time of the last line.
     last: Nanos,
     /// A line that may become longer.
-    run: Option<Run>,
+    run: Option<EventRun>,
 }
 
 /// What a line says of adjacent pages.
@@ -35,7 +35,7 @@ enum What {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct EventRun {
     what: What,
     at: Nanos,
     first: PageKey,
@@ -43,13 +43,13 @@ struct Run {
     block: BlockNo,
 }
 
-impl Run {
-    fn new(what: What, at: Nanos, first: PageKey, block: BlockNo) -> Run {
-        Run { what, at, first, pages: 1, block }
+impl EventRun {
+    fn new(what: What, at: Nanos, first: PageKey, block: BlockNo) -> EventRun {
+        EventRun { what, at, first, pages: 1, block }
     }
 
     /// Takes another page in, if it is the next one.
-    fn extend(&mut self, other: Run) -> bool {
+    fn extend(&mut self, other: EventRun) -> bool {
         let placed = matches!(self.what, What::Dirty { .. } | What::Remap);
         let next = self.what == other.what
             && self.at == other.at
@@ -77,14 +77,14 @@ impl Recorder {
         let at = now.max(self.last_told());
         let none = BlockNo(0);
         let run = match *event {
-            Event::Dirty { page, block, active } => Run::new(What::Dirty { active }, at, page, block),
-            Event::Rewrite { page } => Run::new(What::Rewrite, at, page, none),
-            Event::Touch { page } => Run::new(What::Touch, at, page, none),
-            Event::Activate { page } => Run::new(What::Activate, at, page, none),
-            Event::Deactivate { page } => Run::new(What::Deactivate, at, page, none),
-            Event::Clean { page } => Run::new(What::Clean, at, page, none),
-            Event::Remap { page, block } => Run::new(What::Remap, at, page, block),
-            Event::Foresee { page, next_write } => Run::new(What::Foresee { next: next_write }, at, page, none),
+            Event::Dirty { page, block, active } => EventRun::new(What::Dirty { active }, at, page, block),
+            Event::Rewrite { page } => EventRun::new(What::Rewrite, at, page, none),
+            Event::Touch { page } => EventRun::new(What::Touch, at, page, none),
+            Event::Activate { page } => EventRun::new(What::Activate, at, page, none),
+            Event::Deactivate { page } => EventRun::new(What::Deactivate, at, page, none),
+            Event::Clean { page } => EventRun::new(What::Clean, at, page, none),
+            Event::Remap { page, block } => EventRun::new(What::Remap, at, page, block),
+            Event::Foresee { page, next_write } => EventRun::new(What::Foresee { next: next_write }, at, page, none),
             Event::Truncate { file, from } => {
                 let since = self.since(at);
                 return self.put(format_args!("x {since} {} {}", file.0, from.0));
@@ -103,9 +103,9 @@ impl Recorder {
     /// The policy was asked for `want` pages, and this is its answer.
     pub fn selected(&mut self, now: Nanos, want: Pages, pages: &[DirtyPage]) {
         let since = self.since(now.max(self.last_told()));
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<EventRun> = Vec::new();
         for page in pages {
-            let run = Run::new(What::Remap, now, page.page, page.block);
+            let run = EventRun::new(What::Remap, now, page.page, page.block);
             if !runs.last_mut().is_some_and(|last| last.extend(run)) {
                 runs.push(run);
             }
@@ -148,7 +148,7 @@ impl Recorder {
     }
 
     fn end_run(&mut self) {
-        let Some(Run { what, at, first, pages, block }) = self.run.take() else { return };
+        let Some(EventRun { what, at, first, pages, block }) = self.run.take() else { return };
         let since = self.since(at);
         let (file, index, block) = (first.file.0, first.index.0, block.0);
         match what {

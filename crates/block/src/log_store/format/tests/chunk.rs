@@ -3,7 +3,7 @@
 use super::*;
 
 fn parse_at(block: &[u8], at: u64) -> Result<ChunkHeader, FormatError> {
-    ChunkHeader::parse(block, &store(), Place(at))
+    ChunkHeader::parse(block, &store(), LogBlock(at))
 }
 
 fn changed(at: usize, bytes: &[u8]) -> Result<ChunkHeader, FormatError> {
@@ -141,8 +141,8 @@ fn a_chunk_takes_what_its_header_has_room_for() {
     let shape = Shape::new(256, 64, Blocks(700), Stream(3)).expect("possible");
     let (store, header) =
         (Superblock { shape, ..store() }, ChunkHeader { entries: builder.into_entries(), ..chunk().0 });
-    let block = header.encode(&store, Place(0)).expect("it can be read");
-    assert_eq!(ChunkHeader::parse(&block, &store, Place(0)), Ok(header));
+    let block = header.encode(&store, LogBlock(0)).expect("it can be read");
+    assert_eq!(ChunkHeader::parse(&block, &store, LogBlock(0)), Ok(header));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_chunk_takes_what_its_segment_has_room_for() {
     assert_eq!((builder.push(data(3)), builder.room()), (None, Blocks(0)));
     assert!(builder.push(Entry::Unmapped { start: BlockNo(1), blocks: 1 }).is_some(), "it takes no block");
     let header = ChunkHeader { entries: builder.into_entries(), ..chunk().0 };
-    assert!(header.encode(&store(), Place(16 + 13)).is_ok());
+    assert!(header.encode(&store(), LogBlock(16 + 13)).is_ok());
     assert_eq!(ChunkBuilder::new(Blocks(0)).push(data(1)), None);
     assert_eq!(ChunkBuilder::new(Blocks(1)).push(data(1)), None);
 }
@@ -173,7 +173,7 @@ fn a_block_that_is_overwritten_before_it_is_written_leaves_a_dead_one() {
 
 #[test]
 fn a_header_that_would_not_be_read_is_not_written() {
-    let encode = |entries| ChunkHeader { entries, ..chunk().0 }.encode(&store(), Place(0));
+    let encode = |entries| ChunkHeader { entries, ..chunk().0 }.encode(&store(), LogBlock(0));
     assert_eq!(field(encode(vec![data(700)])), Field::EntryBlock(0));
     assert_eq!(field(encode(vec![data(1); 16])), Field::DataBlocks);
     let unmapped = Entry::Unmapped { start: BlockNo(0), blocks: 1 };
@@ -184,7 +184,7 @@ fn a_header_that_would_not_be_read_is_not_written() {
 /// The same chunk in a header that repeats what was before it.
 pub(super) fn repeating() -> ChunkHeader {
     let runs = vec![3..4, 10..30, 500..501, 690..700];
-    let (stream, place, next) = (Stream(1), Place(5 * 16 + 2), Some(SegmentNo(9)));
+    let (stream, place, next) = (Stream(1), LogBlock(5 * 16 + 2), Some(SegmentNo(9)));
     ChunkHeader { before: Some(Repeat { stream, place, blocks: 7, next, runs, is_exact: true }), ..chunk().0 }
 }
 
@@ -204,7 +204,7 @@ fn what_is_repeated_must_be_possible() {
     };
     let changes: [fn(&mut Repeat); 7] = [
         |repeat| repeat.stream = Stream(4),
-        |repeat| repeat.place = Place(64 * 16),
+        |repeat| repeat.place = LogBlock(64 * 16),
         |repeat| repeat.blocks = 15,
         |repeat| repeat.blocks = 0,
         |repeat| repeat.next = Some(SegmentNo(5)),
@@ -225,14 +225,14 @@ fn where_all_runs_find_no_room_near_ones_are_joined() {
     for (step, is_exact) in [(1 << 20, true), (1 << 29, false)] {
         let entries: Vec<Entry> = (0..240).map(|nth| data(nth * step + nth % 7)).collect();
         let written = ChunkHeader { entries, ..chunk().0 };
-        let repeat = Repeat::of(&written, Place(0));
+        let repeat = Repeat::of(&written, LogBlock(0));
         assert_eq!((repeat.is_exact, repeat.runs.len() == 240), (is_exact, is_exact));
         let all_are_in = written.entries.iter().all(|entry| {
             repeat.runs.iter().any(|run| run.start <= entry.blocks().start && entry.blocks().end <= run.end)
         });
         assert!(all_are_in);
         let header = ChunkHeader { before: Some(repeat), next: None, ..chunk().0 };
-        let block = header.encode(&superblock, Place(0)).expect("it can be read");
-        assert_eq!(ChunkHeader::parse(&block, &superblock, Place(0)), Ok(header));
+        let block = header.encode(&superblock, LogBlock(0)).expect("it can be read");
+        assert_eq!(ChunkHeader::parse(&block, &superblock, LogBlock(0)), Ok(header));
     }
 }

@@ -162,7 +162,7 @@ fn any_bytes_are_a_chunk_header_or_an_error() {
     let (_, data) = chunk();
     fuzz("chunk header", |random| {
         let store = some_store(random);
-        let at = if random.random_bool(0.9) { CHUNK_AT } else { Place(random_number(random)) };
+        let at = if random.random_bool(0.9) { CHUNK_AT } else { LogBlock(random_number(random)) };
         let (whole, len) = if random.random_bool(0.5) { (&whole, 200) } else { (&repeating, 3400) };
         let bytes = input(whole, len, 4, Some(CHUNK_CHECKSUM_AT), random);
         let parsed = ChunkHeader::parse(&bytes, &store, at);

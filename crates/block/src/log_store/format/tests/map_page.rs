@@ -19,20 +19,20 @@ fn an_entry_takes_eight_bytes_in_memory_too() {
 fn an_entry_holds_any_place_of_40_bits_and_stamp_of_24() {
     for (place, stamp) in [(0, 0), (0, 0xff_ffff), ((1 << 40) - 2, 0), ((1 << 40) - 2, 0xff_ffff), (2, 1)] {
         let entry = entry(place, stamp);
-        assert_eq!((entry.place(), entry.stamp()), (Place(place), Stamp(stamp)));
+        assert_eq!((entry.place(), entry.stamp()), (LogBlock(place), Stamp(stamp)));
     }
-    assert_eq!(field(MapEntry::new(Place((1 << 40) - 1), Stamp(0))), Field::Place);
-    assert_eq!(field(MapEntry::new(Place(u64::MAX), Stamp(0))), Field::Place);
-    assert_eq!(field(MapEntry::new(Place(0), Stamp(1 << 24))), Field::Stamp);
+    assert_eq!(field(MapEntry::new(LogBlock((1 << 40) - 1), Stamp(0))), Field::Place);
+    assert_eq!(field(MapEntry::new(LogBlock(u64::MAX), Stamp(0))), Field::Place);
+    assert_eq!(field(MapEntry::new(LogBlock(0), Stamp(1 << 24))), Field::Stamp);
 }
 
 #[test]
 fn an_index_entry_takes_eight_bytes_and_holds_any_place() {
     assert_eq!(size_of::<Option<IndexEntry>>(), 8);
     for place in [0, 1, 1023, (1 << 40) - 2] {
-        assert_eq!(page_at(place).place(), Place(place));
+        assert_eq!(page_at(place).place(), LogBlock(place));
     }
-    assert_eq!(field(IndexEntry::new(Place((1 << 40) - 1), Checksum(0))), Field::Place);
+    assert_eq!(field(IndexEntry::new(LogBlock((1 << 40) - 1), Checksum(0))), Field::Place);
 }
 
 #[test]

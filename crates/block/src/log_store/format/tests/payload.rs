@@ -98,7 +98,7 @@ fn a_row_that_makes_no_sense_is_named() {
 fn map_pages_lie_where_something_was_written() {
     let table = table();
     let at = |place| refused([None, Some(page_at(place))], &table);
-    let nothing = |place, state| FormatError::NothingThere { page: MapPageNo(1), place: Place(place), state };
+    let nothing = |place, state| FormatError::NothingThere { page: MapPageNo(1), place: LogBlock(place), state };
     assert_eq!(at(3 * 16), nothing(48, SegmentState::Free));
     assert_eq!(at(2 * 16), nothing(32, SegmentState::Next));
     assert_eq!(at(31 * 16), nothing(31 * 16, SegmentState::System));

@@ -155,7 +155,7 @@ fn an_entry(shape: Shape) -> impl Strategy<Value = Entry> {
 }
 
 /// A store, where a chunk lies in it, and the chunk.
-fn a_chunk() -> impl Strategy<Value = (Superblock, Place, ChunkHeader)> {
+fn a_chunk() -> impl Strategy<Value = (Superblock, LogBlock, ChunkHeader)> {
     let entries = |superblock: Superblock| {
         let entries = prop::collection::vec(an_entry(superblock.shape), 0..=MAX_ENTRIES);
         (Just(superblock), entries, any::<[Index; 3]>(), any::<[u64; 3]>(), any::<bool>())

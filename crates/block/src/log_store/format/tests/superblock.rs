@@ -127,9 +127,9 @@ fn the_placement_scheme_is_short_text() {
 fn places_are_segments_and_slots() {
     let superblock = store();
     let shape = superblock.shape;
-    assert_eq!(shape.place(SegmentNo(3), Slot(5)), Place(53));
-    assert_eq!((shape.segment_of(Place(53)), shape.slot_of(Place(53))), (SegmentNo(3), Slot(5)));
-    assert_eq!((superblock.device_block(Place(53)), superblock.end()), (BlockNo(565), BlockNo(1536)));
+    assert_eq!(shape.place(SegmentNo(3), Slot(5)), LogBlock(53));
+    assert_eq!((shape.segment_of(LogBlock(53)), shape.slot_of(LogBlock(53))), (SegmentNo(3), Slot(5)));
+    assert_eq!((superblock.device_block(LogBlock(53)), superblock.end()), (BlockNo(565), BlockNo(1536)));
     assert_eq!((shape.places(), shape.map_pages(), shape.map_stream()), (Blocks(1024), Blocks(2), Stream(3)));
     assert_eq!(shape.map_page_of(BlockNo(511)), MapPageNo(0));
     assert_eq!(shape.map_page_of(BlockNo(512)), MapPageNo(1));

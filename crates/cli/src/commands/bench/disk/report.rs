@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use umbrella_lab::drive::timed::{
-    BufferTimings, DiskTimings, FlashTimings, FoundBy, QueueTimings, RotatingTimings, Step,
+    BufferTimings, DiskTimings, FlashTimings, FoundBy, Measurement, QueueTimings, RotatingTimings,
 };
 use umbrella_model::device::disk::ReadAheadTo;
 use umbrella_units::{ByteSize, SECTOR_BYTES};
@@ -31,12 +31,12 @@ pub(super) fn text(name: &str, timings: &DiskTimings) -> String {
     text
 }
 
-fn rotating(text: &mut String, found: &RotatingTimings, cut_short: &[Step]) -> std::fmt::Result {
+fn rotating(text: &mut String, found: &RotatingTimings, cut_short: &[Measurement]) -> std::fmt::Result {
     writeln!(text, "rotation       {:.4} ms a turn, {} rpm", found.turn_ms, found.rpm)?;
     let heads = match found.heads.found_by {
         FoundBy::Skews => "by the skews of tracks",
         FoundBy::Moves => "by head switches",
-        FoundBy::NotFound if cut_short.contains(&Step::Heads) => "not measured: each track counts as a cylinder",
+        FoundBy::NotFound if cut_short.contains(&Measurement::Heads) => "not measured: each track counts as a cylinder",
         FoundBy::NotFound => "not found: each track counts as a cylinder",
     };
     writeln!(text, "heads          {} ({heads}), {} cylinders", found.heads.count, found.cylinders)?;
@@ -63,14 +63,14 @@ fn rotating(text: &mut String, found: &RotatingTimings, cut_short: &[Step]) -> s
     for seek in spread(&found.seeks) {
         writeln!(text, "{:>14}{:>12.3} ms", seek.cylinders, seek.ms)?;
     }
-    if found.buffer.hit_ms.is_some() || !cut_short.contains(&Step::Buffer) {
+    if found.buffer.hit_ms.is_some() || !cut_short.contains(&Measurement::Buffer) {
         buffer(text, &found.buffer)?;
     }
     queue(text, &found.queue)
 }
 
 /// What the time did not suffice for.
-fn cut_short(text: &mut String, steps: &[Step]) -> std::fmt::Result {
+fn cut_short(text: &mut String, steps: &[Measurement]) -> std::fmt::Result {
     let names: Vec<&str> = steps.iter().copied().map(name).collect();
     if names.is_empty() {
         return Ok(());
@@ -82,15 +82,15 @@ fn cut_short(text: &mut String, steps: &[Step]) -> std::fmt::Result {
     )
 }
 
-fn name(step: Step) -> &'static str {
+fn name(step: Measurement) -> &'static str {
     match step {
-        Step::Rotation => "rotation",
-        Step::Zones => "zones",
-        Step::Heads => "heads and skews",
-        Step::Seeks => "seeks",
-        Step::Buffer => "buffer",
-        Step::Queue => "reads in a queue",
-        Step::Flash => "reads by size and queue depth",
+        Measurement::Rotation => "rotation",
+        Measurement::Zones => "zones",
+        Measurement::Heads => "heads and skews",
+        Measurement::Seeks => "seeks",
+        Measurement::Buffer => "buffer",
+        Measurement::Queue => "reads in a queue",
+        Measurement::Flash => "reads by size and queue depth",
     }
 }
 
