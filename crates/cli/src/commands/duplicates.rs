@@ -318,7 +318,7 @@ impl Work<'_> {
         } else {
             let would = if self.wanted.dry_run { "would be " } else { "" };
             let mut line = format!(
-                "{} on several branches: {} ({bytes}) {would}deleted, {renamed} {would}renamed, {left} left as they are",
+                "{} on several branches: {} ({bytes}) {would}deleted, {renamed} {would}renamed, {left} left unchanged",
                 count(*files, "file"),
                 if *deleted == 1 { "1 copy".to_owned() } else { format!("{deleted} copies") }
             );
