@@ -249,13 +249,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
     }
     // No rule speaks of a directory: it is where something below it is.
     if !explanation.rule.is_empty() {
-        fact(
-            "belongs on",
-            explanation.belongs.as_deref().unwrap_or(
-                "no branch: no branch that its rule allows has \
-            room",
-            ),
-        );
+        fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: all that its rule allows are full"));
         fact(
             "decided by",
             &if explanation.rule == "default" { "the default list".to_owned() } else { quoted(&explanation.rule) },

@@ -24,7 +24,7 @@ use crate::{covers, mounts, output};
 /// Which of different copies keeps the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Keep {
-    /// The one that the pool shows.
+    /// The newest copy, which the pool shows.
     Newest,
 }
 
