@@ -484,7 +484,7 @@ fn what_cannot_be_served_says_why_also_from_the_background() {
         2,
         &["known: each, full, watermark, piggyback"],
     );
-    house.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["does nothing without a flash"]);
+    house.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["needs a flash"]);
     assert_eq!(house.given(&["status"]), "no disk is served\n");
 }
 

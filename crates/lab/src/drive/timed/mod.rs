@@ -143,7 +143,7 @@ pub struct DiskTimings {
     pub seconds: f64,
     /// What the time did not suffice for; what was not measured of it is assumed, or missing.
     pub cut_short: Vec<Step>,
-    /// A disk with platters; `None` if no rotation found.
+    /// A disk with platters; `None` if no rotation was found.
     pub rotating: Option<RotatingTimings>,
     /// A device without platters.
     pub flash: Option<FlashTimings>,
