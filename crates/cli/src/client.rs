@@ -84,7 +84,7 @@ pub(crate) enum ClientError {
         message: String,
     },
     /// The connection failed.
-    #[error("speaking to the daemon at {}: {source}", visible_path(socket))]
+    #[error("cannot talk to the daemon at {}: {source}", visible_path(socket))]
     Io {
         /// The socket.
         socket: PathBuf,
@@ -154,7 +154,8 @@ fn silence(waited: Duration, daemon: Option<u32>, force: &str) -> String {
     let is_stopped = state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']));
     if is_stopped {
         format!(
-            "the daemon (process {pid}) is stopped, and did not answer within {waited} s (`kill -CONT {pid}` lets it go on)"
+            "the daemon (process {pid}) is stopped, and did not answer within {waited} s (`kill -CONT {pid}` resumes \
+            it)"
         )
     } else {
         format!("the daemon (process {pid}) did not answer within {waited} s (see its log; {force})")
@@ -398,7 +399,10 @@ impl StopSignals {
                     let _it_ends_here = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 is_asked = true;
-                tell!("stopping: what is being copied stays where it is (once more ends this program at once)");
+                tell!(
+                    "stopping: the file that is being copied stays where it is (a second signal ends this program \
+                    at once)"
+                );
             }
         };
         let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(heed)?;

@@ -71,11 +71,12 @@ pub(crate) fn start(
 fn how_it_ended(status: ExitStatus) -> String {
     match status.signal() {
         Some(libc::SIGKILL) => {
-            "it was killed (SIGKILL), by somebody or for want of memory (`dmesg` knows; raise MemoryMax= in a unit)"
+            "it was killed (SIGKILL), perhaps because memory ran out (see `dmesg`; raise MemoryMax= in a unit)"
                 .to_owned()
         }
         Some(libc::SIGABRT) => {
-            "it gave up (SIGABRT), mostly for want of memory (raise MemoryMax= in a unit, or `ulimit -v`)".to_owned()
+            "it aborted (SIGABRT), usually because memory ran out (raise MemoryMax= in a unit, or `ulimit -v`)"
+                .to_owned()
         }
         _ => status.to_string(),
     }

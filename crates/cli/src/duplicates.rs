@@ -47,7 +47,7 @@ const LONGEST_PART: usize = 64;
 pub(crate) enum BranchProblem {
     #[error("{} is in use by a mounted pool: unmount it first (`umbrella unmount`)", visible_path(path))]
     InUse { path: std::path::PathBuf },
-    #[error("{} has changes under way that were interrupted: mount the pool and unmount it once", visible_path(path))]
+    #[error("{} has interrupted changes: mount the pool, which finishes them, and unmount it", visible_path(path))]
     Unsettled { path: std::path::PathBuf },
     #[error("{}: {}", visible_path(path), std::io::Error::from(*source))]
     Io { path: std::path::PathBuf, source: Errno },
@@ -107,10 +107,11 @@ fn is_settled(hidden: &Dir) -> Result<bool, Errno> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Left {
     #[error(
-        "the branch is read-only, or on a network or FUSE file system, where it cannot be known who has a file open"
+        "the branch is read-only, or on a network or FUSE file system, so Umbrella cannot tell whether a program has \
+        it open"
     )]
     Branch,
-    #[error("it is the file that is kept, by another path")]
+    #[error("it is the kept file itself under another path")]
     SameFile,
     #[error("it has other names (hard links), which would stay")]
     OtherNames,
@@ -120,9 +121,9 @@ pub(crate) enum Left {
     Open,
     #[error("it was changed just now: try again later")]
     Changed,
-    #[error("its file system has no leases, so it cannot be known who has it open")]
+    #[error("its file system has no leases, so Umbrella cannot tell whether a program has it open")]
     NoLeases,
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     Kind,
     #[error("{}", std::io::Error::from_raw_os_error(*errno))]
     Io { errno: i32 },

@@ -109,7 +109,7 @@ fn a_trace_in_which_nobody_waits_changes_nothing() {
 fn what_is_cut_and_what_cannot_be_simulated_is_said() {
     let (folder, day) = quiet_day();
     let cut = given(advise(&day).args(["--requests", "100"]));
-    assert!(cut.contains("100 requests") && cut.contains("only the beginning was simulated"), "{cut}");
+    assert!(cut.contains("100 requests") && cut.contains("only the beginning of the traces was simulated"), "{cut}");
     let no_motor = given(advise(&day).args(["--disk", "sata_ssd"]));
     assert!(no_motor.contains("sata_ssd has no motor"), "{no_motor}");
 
@@ -120,7 +120,7 @@ fn what_is_cut_and_what_cannot_be_simulated_is_said() {
     refused(advise(&day).args(["--disk", "moden"]), 1, &["did you mean \"modern\"?"]);
     refused(advise(&day).args(["--memory", "1MiB"]), 2, &["a size from 64 MiB"]);
     refused(advise(&day).args(["--for", "1h"]), 2, &["cannot be used with"]);
-    refused(advise(&day).args(["--html", "/none/day.html"]), 1, &["there is no directory /none"]);
+    refused(advise(&day).args(["--html", "/none/day.html"]), 1, &["the directory /none does not exist"]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_measured_drive_stands_for_the_disk() {
     let busy = |advice: &Value| advice["write_back"]["today"]["busy_s"]["mean"].as_f64();
     assert_ne!(busy(&advice), busy(&json(&mut advise(&day))), "another disk takes another time");
     let text = given(advise(&day).args(["--disk", drive]));
-    assert!(text.contains("drive.toml has no watts"), "{text}");
+    assert!(text.contains("drive.toml gives no watts"), "{text}");
     refused(advise(&day).args(["--disk", "./none.toml"]), 1, &["none.toml"]);
 }
 
@@ -321,7 +321,7 @@ fn a_pool_gets_the_advised_lines_only_if_that_is_asked_for() {
         command.args(["advise", "--json", "--for", "4s", "--pool"]).arg(pool.mount_point()).args(QUICK).args(apply);
         command
     };
-    refused(&mut advise(&["--apply"]), 1, &["standard input is no terminal: give --yes"]);
+    refused(&mut advise(&["--apply"]), 1, &["standard input is not a terminal: give --yes"]);
     let done = while_written(&file, || output(&mut advise(&["--apply", "--yes"])));
     assert!(done.status.success(), "{}", said(&done));
     let advice: Value = serde_json::from_slice(&done.stdout).expect("JSON");

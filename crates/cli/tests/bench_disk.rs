@@ -72,7 +72,7 @@ fn a_device_without_platters_is_measured_by_latency_and_keeps_its_data() {
     let profile = folder.path().join("disk.toml");
     let output = bench(device.path(), &["--time", "20s", "--output", profile.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("no rotation was found"), "what it found is shown");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("no rotation found"), "what it found is shown");
     assert!(said(&output).contains("only a disk that turns has a profile"), "{}", said(&output));
     assert!(!profile.exists());
 }
@@ -115,8 +115,8 @@ fn what_is_no_disk_is_refused_before_anything_is_measured() {
     let image = image(folder.path(), 16 * MIB);
     let same = image.to_str().unwrap();
     assert!(refused(&image, &["--output", same]).contains("this is the disk"));
-    assert!(refused(&image, &["--output", "/dev/null"]).contains("this is no file"));
-    assert!(refused(&image, &["--output", "/no/such/disk.toml"]).contains("there is no directory"));
+    assert!(refused(&image, &["--output", "/dev/null"]).contains("not a regular file"));
+    assert!(refused(&image, &["--output", "/no/such/disk.toml"]).contains("does not exist (create it first)"));
     let device = Looped::on(&image);
     let command = || bench(device.path(), &[]);
     let output = as_nobody(command);

@@ -391,7 +391,7 @@ fn several_disks_are_told_apart() {
     for name in ["one", "two"] {
         house.given(&["serve", "--disk", "memory:size=1MiB", "--name", name, "--daemon"]);
     }
-    house.refused(&["detach"], 1, &["2 disks are served; say which: one, two"]);
+    house.refused(&["detach"], 1, &["2 disks are served; name one: one, two"]);
     house.refused(&["status", "three"], 1, &["\"three\" is not a served disk", "served: one, two"]);
     let all = house.json(&["status"]);
     let names: Vec<_> = all.as_array().into_iter().flatten().map(|disk| disk["name"].as_str().unwrap_or("")).collect();
@@ -484,7 +484,7 @@ fn what_cannot_be_served_says_why_also_from_the_background() {
         2,
         &["known: each, full, watermark, piggyback"],
     );
-    house.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["does nothing without a flash"]);
+    house.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["needs a flash"]);
     assert_eq!(house.given(&["status"]), "no disk is served\n");
 }
 

@@ -702,9 +702,13 @@ fn a_page_that_cannot_be_written_is_told_before_anything_runs() {
         run.arg("--trace").arg(&path).arg("--html").arg(page);
         run
     };
-    refused(&mut run(Path::new("/nonexistent/x.html")), 1, &["there is no directory /nonexistent (make it first)"]);
-    refused(&mut run(folder.path()), 1, &["this is no file (give the name of the page"]);
-    refused(&mut run(Path::new("/dev/null")), 1, &["this is no file"]);
+    refused(
+        &mut run(Path::new("/nonexistent/x.html")),
+        1,
+        &["the directory /nonexistent does not exist (create it first)"],
+    );
+    refused(&mut run(folder.path()), 1, &["not a regular file (give the name of the page"]);
+    refused(&mut run(Path::new("/dev/null")), 1, &["not a regular file"]);
     let before = fs::read(&path).expect("a trace");
     refused(&mut run(&path), 1, &["this is the trace"]);
     assert_eq!(fs::read(&path).expect("a trace"), before);
@@ -724,7 +728,7 @@ fn a_page_on_a_read_only_file_system_is_told_before_anything_runs() {
     let page = folder.path().join("x.html");
     let args = ["run", "--workload", "rnd-write:duration=1000h", "--html", page.to_str().expect("text")];
     let done = with_empty(folder.path().to_str().expect("text"), &args);
-    assert!(!done.status.success() && said(&done).contains("nothing can be written there"), "{}", said(&done));
+    assert!(!done.status.success() && said(&done).contains("cannot write there"), "{}", said(&done));
 }
 
 #[test]

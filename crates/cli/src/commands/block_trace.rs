@@ -101,7 +101,7 @@ impl Device {
         }
         let device = Device { major, minor };
         if !device.is_there() {
-            bail!("{} has no medium: nothing can be recorded", visible_path(path));
+            bail!("{} has no medium: insert one before you record", visible_path(path));
         }
         Ok(device)
     }

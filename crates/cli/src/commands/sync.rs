@@ -10,11 +10,10 @@ use super::PoolArg;
 use crate::output;
 use crate::text::visible_path;
 
-/// Make everything in a pool durable: files that are staged in volatile memory go to their branches, and every branch
-/// is written out.
+/// Make everything in a pool durable: staged files go to their branches, and every branch is synced.
 ///
-/// Linux does not pass sync(1) and syncfs(2) on to a FUSE file system. So they reach what is on the branches, but not
-/// what is staged in memory. fsync and O_SYNC always do.
+/// Linux does not pass sync(1) and syncfs(2) on to a FUSE file system, so these do not reach files that are staged in
+/// memory. fsync and O_SYNC do.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -62,7 +62,7 @@ pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
     let lost = match pair {
         Ok(salvage) => Some(Losses { at_risk: salvage.only_in_log(), ..salvage.losses() }),
         Err(error) => {
-            tracing::warn!("what only the flash had cannot be known: {error}");
+            tracing::warn!("cannot tell what only the flash had: {error}");
             None
         }
     };

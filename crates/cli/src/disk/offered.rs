@@ -403,7 +403,9 @@ pub(crate) fn create_store(
     progress: log_store::Progress<'_>,
 ) -> anyhow::Result<Superblock> {
     if spec.disk.path().is_none() {
-        bail!("in memory nothing lasts; give the disk a path (a store in memory is made at each start, by [log])");
+        bail!(
+            "the disk is in memory and would be lost; give it a path (a store in memory is made at each start, by [log])"
+        );
     }
     let below = Offered::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;
     match log_store::create_with(below.device(), below.name(), &log.create_options(force), progress) {

@@ -30,7 +30,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) enum PlaceError {
     #[error("no disk is served (offer one with `umbrella disk serve CONFIG`)")]
     NoneServed,
-    #[error("{} disks are served; say which: {}", names.len(), names.join(", "))]
+    #[error("{} disks are served; name one: {}", names.len(), names.join(", "))]
     Several { names: Vec<String> },
     #[error("{} is not a served disk, its device or a configuration file{served}", quoted(given))]
     NotADisk { given: String, served: String },

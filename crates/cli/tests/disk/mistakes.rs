@@ -30,7 +30,7 @@ fn a_configuration_of_the_same_name_is_not_taken_for_the_disk_that_is_served() {
         house.refused(&[command, other], 1, &parts);
     }
     house.refused(&["attach", "--disk", "memory:size=1MiB", "--name", "b2"], 1, &["with another configuration"]);
-    house.refused(&["attach", config, "--read-only"], 1, &["b2 is served already, and can be written"]);
+    house.refused(&["attach", config, "--read-only"], 1, &["b2 is already served for writing"]);
     // The same file by another path is the same disk.
     std::os::unix::fs::symlink(house.path("b2.disk"), house.path("link")).expect("the link can be made");
     assert_eq!(house.given(&["attach", "--disk", "link", "--flash", "b2.flash", "--name", "b2"]), device);

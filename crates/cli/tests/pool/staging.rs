@@ -216,7 +216,7 @@ fn after_a_kill_staged_files_are_there_and_leave() {
     let number = fs::metadata(pool.join("dir/file")).unwrap().ino();
     pool.pool.kill_9();
     let said = text(&pool.umbrella(["status"]));
-    assert!(said.contains("no pool is mounted, but staged files of one wait in memory"), "{said}");
+    assert!(said.contains("no pool is mounted, but staged files wait in memory"), "{said}");
     assert!(nowhere(&pool, "dir/file"));
     pool.pool.start();
     assert_eq!(fs::read(pool.join("dir/file")).unwrap(), b"survives");

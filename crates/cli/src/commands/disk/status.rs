@@ -22,9 +22,9 @@ const GLANCE: Duration = Duration::from_secs(2);
 /// Most ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
-/// Show what is offered, how full the flash is, what the disk does, and what is wrong.
+/// Show served disks: how full the flash is, what the disk does, and what is wrong.
 ///
-/// Wakes no disk. Without DISK: all that are served.
+/// Wakes no disk. Without DISK: all served disks.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
