@@ -125,11 +125,13 @@ impl Io {
             _ => None,
         };
         let _names = self.tree.rename_lock.read();
-        match node.file() {
-            None => self.change_dir_attributes(&node, change)?,
-            Some(file) => self.change_file(&node, file, change)?,
-        }
-        let attr = self.tree.attr_of(&node)?;
+        let changed = match node.file() {
+            None => self.change_dir_attributes(&node, change),
+            Some(file) => self.change_file(&node, file, change),
+        };
+        // A part of it may be done, and the kernel takes no attributes from an error.
+        let attr = changed.and_then(|()| self.tree.attr_of(&node));
+        let attr = attr.inspect_err(|_| self.context.forget_attributes(node.id))?;
         if is_due(&node) {
             self.migrate.evaluate_meta(&node, &attr.meta);
         }
@@ -157,12 +159,13 @@ impl Io {
             let mut state = file.state.write();
             state.disturb();
             let target = self.tree.reach(&state)?;
+            // Before the contents change: if this fails, the program is as it was.
+            if change.drop_set_id {
+                self.tree.drop_set_id(node, &target)?;
+            }
             if let Some(size) = change.size {
                 self.truncate(&state, &target, size)?;
                 self.after_write(node, &target, Effect::Resized { size });
-            }
-            if change.drop_set_id {
-                self.tree.drop_set_id(node, &target)?;
             }
             match change.nothing_by {
                 Some(asker) => self.change_nothing(node, &state, &target, asker)?,

@@ -129,12 +129,12 @@ impl Io {
         }
         if request.truncate {
             // Only now: what was opened is the file.
-            opened.truncate(0)?;
-            self.after_write(node, &opened, Effect::Resized { size: 0 });
-            state.needs_evaluation = true;
             if request.drop_set_id {
                 self.tree.drop_set_id(node, &opened)?;
             }
+            opened.truncate(0)?;
+            self.after_write(node, &opened, Effect::Resized { size: 0 });
+            state.needs_evaluation = true;
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
             let opened =

@@ -42,7 +42,7 @@ fn a_branch_is_said_to_be_online_as_long_as_the_kernel_may_keep_what_it_showed_a
     assert!(is_online(&pool));
     let seen = Arc::<Seen>::default();
     let looks = Arc::clone(&seen);
-    pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(move || looks.look()), register: None }));
+    pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(move |_| looks.look()), register: None }));
     let _once = seen.pool.set(Arc::downgrade(&pool));
     for _ in 0..3 {
         bench.take_away(2);
