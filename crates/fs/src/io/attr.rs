@@ -140,7 +140,9 @@ impl Io {
 
     fn change_dir_attributes(&self, node: &Arc<Node>, change: &Change) -> OpResult<()> {
         let apply = || match change.of_rights() {
-            Some(of_rights) => self.tree.change_dir(node, Some(&of_rights), |copy| change.apply(copy)),
+            Some(of_rights) => {
+                self.tree.change_dir(node, Some(&of_rights), KernelCache::REPLIED, |copy| change.apply(copy))
+            }
             None => self.tree.touch_dir(node, |copy| change.apply(copy)),
         };
         let (Some(dir), Some(times)) = (node.dir(), change.times()) else { return apply() };
@@ -219,18 +221,18 @@ impl Io {
         &self,
         node: NodeId,
         of_rights: Option<&RightsChange>,
-        call: impl Fn(&FileAt) -> OpResult<()>,
+        call: impl Fn(&FileAt, KernelCache) -> OpResult<()>,
     ) -> OpResult<()> {
         let _names = self.tree.rename_lock.read();
         let node = self.tree.node(node)?;
-        match node.file() {
+        self.tree.change_without_reply(&node, |cache| match node.file() {
             Some(file) => {
                 let mut state = file.state.write();
                 state.disturb();
-                call(&self.tree.reach(&state)?)
+                call(&self.tree.reach(&state)?, cache)
             }
-            None => self.tree.change_dir(&node, of_rights, call),
-        }
+            None => self.tree.change_dir(&node, of_rights, cache, |copy| call(copy, cache)),
+        })
     }
 
     /// Value of an extended attribute.
@@ -271,9 +273,9 @@ impl Io {
 
     /// Takes set-group-id away.
     pub(crate) fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
-        self.change_node(node, Some(&RightsChange::DropSetGid), |file| {
+        self.change_node(node, Some(&RightsChange::DropSetGid), |file, cache| {
             let meta = file.stat()?;
-            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000, KernelCache::REPLIED) }
+            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000, cache) }
         })
     }
 
@@ -284,9 +286,7 @@ impl Io {
         }
         let of_rights = acl_change(name, Some(value));
         let set = || {
-            self.change_node(node, of_rights.as_ref(), |file| {
-                file.set_xattr(name, value, flags, KernelCache::REPLIED)
-            })?;
+            self.change_node(node, of_rights.as_ref(), |file, cache| file.set_xattr(name, value, flags, cache))?;
             self.evaluate_xattr(node, name);
             Ok(())
         };
@@ -314,7 +314,7 @@ impl Io {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
-        self.change_node(node, acl_change(name, None).as_ref(), |file| file.remove_xattr(name, KernelCache::REPLIED))?;
+        self.change_node(node, acl_change(name, None).as_ref(), |file, cache| file.remove_xattr(name, cache))?;
         self.evaluate_xattr(node, name);
         Ok(())
     }

@@ -200,6 +200,7 @@ impl Io {
                     DataPath::Mediated => Err(error),
                 };
             }
+            self.tree.forget_late_replies(&handle.node);
             let size = file.stat()?.size;
             self.after_write_by(&handle, &file, Effect::Allocated { mode, offset, length, size });
             Ok(())

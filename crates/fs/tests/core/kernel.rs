@@ -3,12 +3,14 @@
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex};
 
-use umbrella_fs::pool::{Change, NewTime, Pool};
-use umbrella_fs::{Caller, NodeId};
+use rustix::fs::{FallocateFlags, XattrFlags};
+use rustix::io::Errno;
+use umbrella_fs::pool::{Change, NewTime, Pool, Replace};
+use umbrella_fs::{Caller, NodeId, OpError, OpResult};
 use umbrella_units::Timestamp;
 
 use crate::bench::{Bench, FakeKernel, Ground};
-use crate::races::put;
+use crate::races::{WRITE, put};
 
 struct Scene {
     pool: Arc<Pool>,
@@ -47,4 +49,62 @@ fn the_kernel_forgets_what_a_change_that_failed_halfway_may_have_changed() {
         assert_eq!(scene.pool.getattr(node).unwrap().meta.perm, 0o700);
         assert_eq!(scene.told(), [node]);
     }
+}
+
+#[test]
+fn the_kernel_forgets_attributes_that_a_reply_on_its_way_may_bring_back() {
+    let scene = Scene::new();
+    let pool = &scene.pool;
+    let name = OsStr::new;
+    let mkdir = |parent, called: &str| pool.mkdir(parent, name(called), 0o755, Caller::ROOT).unwrap().node;
+    let [one, two] = ["one", "two"].map(|called| mkdir(NodeId::ROOT, called));
+    let (inner, beside) = (mkdir(one, "inner"), mkdir(two, "beside"));
+    let (file, peer) = (put(pool, one, "file", b"text"), put(pool, two, "peer", b"text"));
+    let place = |node| match node {
+        _ if node == one => (NodeId::ROOT, "one"),
+        _ if node == two => (NodeId::ROOT, "two"),
+        _ if node == inner => (one, "inner"),
+        _ if node == beside => (two, "beside"),
+        _ if node == file => (one, "file"),
+        _ => (two, "peer"),
+    };
+    let opened = pool.open(file, WRITE).unwrap();
+    let there_and_back = |from: (NodeId, &str), to: (NodeId, &str), replace| {
+        pool.rename(from.0, name(from.1), to.0, name(to.1), replace)?;
+        pool.rename(to.0, name(to.1), from.0, name(from.1), replace)
+    };
+    let rename = |from: &str| there_and_back((one, from), (one, "renamed"), Replace::No);
+    let exchange = |from: &str, with: &str| there_and_back((one, from), (two, with), Replace::Exchange);
+    let set = |node| pool.setxattr(node, name("user.one"), b"1", XattrFlags::empty());
+    let allocate = || pool.fallocate(opened.handle, FallocateFlags::KEEP_SIZE, 0, 8192, false);
+    let changes: [(&str, &[NodeId], &dyn Fn() -> OpResult<()>); 8] = [
+        ("space is allocated", &[file], &allocate),
+        ("an attribute of a file is set", &[file], &|| set(file)),
+        ("an attribute of a directory is set", &[one], &|| set(one)),
+        ("one is removed", &[file], &|| set(file).and_then(|()| pool.removexattr(file, name("user.one")))),
+        ("a file is renamed", &[file, one], &|| rename("file")),
+        ("files change names", &[file, peer, one, two], &|| exchange("file", "peer")),
+        ("a directory is renamed", &[inner, one], &|| rename("inner")),
+        ("directories change names", &[inner, beside, one, two], &|| exchange("inner", "beside")),
+    ];
+    let ask = |node: NodeId| pool.getattr(node).map(|_| ()).unwrap();
+    let look_up = |node: NodeId| pool.lookup(place(node).0, name(place(node).1)).map(|_| ()).unwrap();
+    let list = |node: NodeId| {
+        let (parent, called) = place(node);
+        let listing = pool.list(parent, 0).unwrap();
+        let entry = listing.after(0).iter().find(|entry| entry.name == called).unwrap();
+        pool.lookup_entry(parent, &listing, entry).map(|_| ()).unwrap();
+    };
+    let looks: [&(dyn Fn(NodeId) + Sync); 3] = [&ask, &look_up, &list];
+    for (what, nodes, change) in changes {
+        for (&node, look) in nodes.iter().flat_map(|node| looks.map(|look| (node, look))) {
+            std::thread::scope(|scope| scope.spawn(|| look(node)).join().unwrap());
+            scene.told();
+            change().unwrap();
+            assert!(scene.told().contains(&node), "{what}: {node:?} of {nodes:?}");
+            change().unwrap();
+            assert!(!scene.told().contains(&node), "{what}: nobody has looked since");
+        }
+    }
+    pool.release(opened.handle).unwrap();
 }
