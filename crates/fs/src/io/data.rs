@@ -191,16 +191,14 @@ impl Io {
                 self.tree.drop_set_id(&handle.node, &file)?;
             }
             let before = file.stat()?.size;
-            if let Err(error) = file.fallocate(mode, offset, length) {
-                // ext4 leaves the file as long as there was room.
-                return match handle.data {
-                    DataPath::Passthrough => self.tree.change_unasked(handle.node.id, |_| Err(error)),
-                    // The kernel appends where it believes the end to be.
+            self.tree.change_without_reply(&handle.node, |_| {
+                file.fallocate(mode, offset, length).or_else(|error| match handle.data {
+                    // ext4 leaves the file as long as there was room, and the kernel appends where it believes the end
+                    // to be.
                     DataPath::Mediated if file.stat()?.size > before => file.truncate(before).and(Err(error)),
-                    DataPath::Mediated => Err(error),
-                };
-            }
-            self.tree.forget_late_replies(&handle.node);
+                    DataPath::Mediated | DataPath::Passthrough => Err(error),
+                })
+            })?;
             let size = file.stat()?.size;
             self.after_write_by(&handle, &file, Effect::Allocated { mode, offset, length, size });
             Ok(())

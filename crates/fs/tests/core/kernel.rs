@@ -52,6 +52,19 @@ fn the_kernel_forgets_what_a_change_that_failed_halfway_may_have_changed() {
 }
 
 #[test]
+fn the_kernel_forgets_what_a_failed_allocation_may_have_changed() {
+    let scene = Scene::new();
+    let file = put(&scene.pool, NodeId::ROOT, "file", b"text");
+    let opened = scene.pool.open(file, WRITE).unwrap();
+    scene.told();
+    // A tmpfs cannot do that.
+    let failed = scene.pool.fallocate(opened.handle, FallocateFlags::COLLAPSE_RANGE, 0, 4096, false);
+    assert_eq!(failed, Err(OpError::Sys(Errno::OPNOTSUPP)));
+    assert_eq!(scene.told(), [file]);
+    scene.pool.release(opened.handle).unwrap();
+}
+
+#[test]
 fn the_kernel_forgets_attributes_that_a_reply_on_its_way_may_bring_back() {
     let scene = Scene::new();
     let pool = &scene.pool;
