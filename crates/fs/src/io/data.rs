@@ -300,7 +300,7 @@ impl Io {
         writable.try_for_each(|copy| copy.fsync(data_only))
     }
 
-    /// Makes everything durable.
+    /// Makes everything on the branches that are there durable.
     pub(crate) fn sync_all(&self) -> OpResult<()> {
         let left = self.staging.leave_all_for_sync();
         self.write_back.sync_branches()?;

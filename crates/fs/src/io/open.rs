@@ -197,6 +197,9 @@ impl Io {
             DataPath::Passthrough => state.passthrough += 1,
             DataPath::Mediated => state.cached += 1,
         }
+        if handle.writes_past_daemon() {
+            handle.current().online.unsynced.begin_writing();
+        }
         let was_cacheable = !state.shared_mapping;
         // A file that is open for writing only cannot be mapped.
         state.shared_mapping |= data == DataPath::Passthrough && request.read && request.write;
@@ -290,6 +293,9 @@ impl Io {
             }
             state.needs_evaluation && state.writers == 0 && state.passthrough == 0 && !state.unlinked
         };
+        if handle.writes_past_daemon() {
+            handle.current().online.unsynced.end_writing();
+        }
         // Not under the lock.
         if let Some(token) = ended {
             count_call();

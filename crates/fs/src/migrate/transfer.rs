@@ -250,6 +250,7 @@ impl Migrations {
         let Some(first) = links.first() else { return };
         self.placement.note_used(target.id);
         if *cause == Cause::Staged {
+            first.to.online.unsynced.note();
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
             for link in links {

@@ -85,3 +85,30 @@ fn an_fsync_of_a_directory_fails_where_a_branch_that_went_away_may_have_lost_its
     assert_eq!(pool.fsync_dir(changed, false), lost, "what came back may lack it");
     assert_eq!(pool.fsync_dir(changed, false), Ok(()));
 }
+
+#[test]
+fn a_sync_of_all_fails_where_a_branch_that_went_away_may_have_lost_its_last_change() {
+    let mut bench = Bench::new(Ground::Memory);
+    let pool = bench.assemble(2);
+    let lost = Err(OpError::Sys(Errno::IO));
+    put(&pool, NodeId::ROOT, "first.log", b"text");
+    assert_eq!(pool.sync_all(), Ok(()));
+
+    bench.take_away(2);
+    pool.probe_now();
+    assert_eq!(pool.sync_all(), Ok(()), "nothing is missing on it");
+    put(&pool, NodeId::ROOT, "elsewhere", b"text");
+    assert_eq!(pool.sync_all(), Ok(()));
+
+    bench.give_back(2);
+    pool.probe_now();
+    put(&pool, NodeId::ROOT, "second.log", b"text");
+    bench.take_away(2);
+    pool.probe_now();
+    assert_eq!((pool.sync_all(), pool.sync_all()), (lost, lost), "whoever asks is told");
+
+    bench.give_back(2);
+    pool.probe_now();
+    assert_eq!(pool.sync_all(), lost, "what came back may lack it");
+    assert_eq!(pool.sync_all(), Ok(()));
+}
