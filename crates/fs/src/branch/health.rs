@@ -53,7 +53,7 @@ enum Look {
     Same { read_only: bool },
     /// Something else, or an error.
     Gone(BranchError),
-    /// The daemon lacks memory or threads: that says nothing of the branch.
+    /// The daemon lacks memory, threads or descriptors: that says nothing of the branch.
     Unknown,
 }
 
@@ -269,12 +269,13 @@ impl Branch {
     }
 }
 
-/// Opens nothing where calls do not hang, so a daemon without descriptors finds its branches well.
+/// Opens nothing where calls do not hang and the branch is not suspect, so a daemon without descriptors finds its
+/// branches well.
 ///
 /// `covers`: the pool, if it covers the path. What is below is then asked by its descriptor.
 fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> Look {
     let fail = |path, step, source| match source {
-        Errno::NOMEM => Look::Unknown,
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE => Look::Unknown,
         source => Look::Gone(BranchError::Io { path, step, source }),
     };
     let is_covered = covers.is_some_and(|pool| cover::is_covered_by(&path, pool));
@@ -301,10 +302,8 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
         Ok(vfs) => vfs,
         Err(source) => return fail(path, "asking for its space", source),
     };
-    match if suspect { ask_disk(online) } else { Ok(()) } {
-        // It has just answered; who lacks descriptors cannot be told.
-        Ok(()) | Err(Errno::MFILE | Errno::NFILE) => {}
-        Err(source) => return fail(path, "reading its disk", source),
+    if suspect && let Err(source) = ask_disk(online) {
+        return fail(path, "reading its disk", source);
     }
     Look::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
 }
