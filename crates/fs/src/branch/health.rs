@@ -98,10 +98,7 @@ impl Branch {
         self.cover_as_wanted();
         let Some(online) = self.online() else { return };
         if may_write && online.hidden.is_none() && !self.refuses_writes.load(Ordering::Relaxed) {
-            self.take_offline_if(&online, "it may be written now and is opened anew".to_owned());
-            drop(online);
-            // Else a probe brings it back.
-            let _ = self.establish(self.timeout(), LOCK_PATIENCE_OF_PROBES);
+            self.reopen(&online, "it may be written now and is opened anew", self.timeout());
         }
     }
 
@@ -114,9 +111,7 @@ impl Branch {
         if self.is_online() {
             return Ok(());
         }
-        let plan = self.plan(patience);
-        let found = self.prober.run(timeout, move || plan.run());
-        let found = found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)));
+        let found = self.candidate(timeout, patience);
         let _changing = self.changing.lock();
         if self.is_online() {
             return Ok(());
@@ -131,6 +126,35 @@ impl Branch {
                 Err(error)
             }
         }
+    }
+
+    /// Opens it anew; what was open stays in use if that fails, and the next probe tries again. Whether it was opened.
+    fn reopen(&self, seen: &Online, why: &str, timeout: Duration) -> bool {
+        let found = self.candidate(timeout, LOCK_PATIENCE_OF_PROBES);
+        let _changing = self.changing.lock();
+        if self.epoch() != Some(seen.epoch) {
+            return false;
+        }
+        match found {
+            Ok(candidate) => {
+                self.drop_online(why.to_owned());
+                self.install(candidate);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(branch = %self.spec.name, %error, "it may be written, but cannot be opened anew");
+                // The look has uncovered its path.
+                self.uncover();
+                self.cover();
+                false
+            }
+        }
+    }
+
+    fn candidate(&self, timeout: Duration, patience: Duration) -> Result<Candidate, BranchError> {
+        let plan = self.plan(patience);
+        let found = self.prober.run(timeout, move || plan.run());
+        found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
     fn plan(&self, patience: Duration) -> Plan {
@@ -251,20 +275,20 @@ impl Branch {
     }
 
     fn note_read_only(&self, online: &Online, read_only: bool, timeout: Duration) -> ProbeResult {
-        if self.settings().read_only || self.refuses_writes.load(Ordering::Relaxed) == read_only {
+        if self.settings().read_only {
+            return ProbeResult::Healthy;
+        }
+        if !read_only && online.hidden.is_none() {
+            // It came online without its hidden folder; now it can have one.
+            let is_anew = self.reopen(online, "it can be written again and is opened anew", timeout);
+            return if is_anew { ProbeResult::CameBack } else { ProbeResult::Healthy };
+        }
+        if self.refuses_writes.swap(read_only, Ordering::Relaxed) == read_only {
             return ProbeResult::Healthy;
         }
         if read_only {
             tracing::warn!(branch = %self.spec.name, "the file system has become read-only: nothing is written there now");
-        } else if online.hidden.is_none() {
-            // It came online without its hidden folder; now it can have one.
-            self.take_offline_if(online, "it can be written again and is opened anew".to_owned());
-            return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
-                Ok(()) => ProbeResult::CameBack,
-                Err(error) => ProbeResult::WentOffline { reason: advised(&error) },
-            };
         }
-        self.refuses_writes.store(read_only, Ordering::Relaxed);
         ProbeResult::Writable(!read_only)
     }
 }

@@ -721,3 +721,22 @@ fn a_branch_that_could_not_be_asked_for_want_of_descriptors_stays_suspect() {
     assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
     assert!(!branch.is_suspect());
 }
+
+#[test]
+fn a_branch_that_cannot_be_opened_anew_for_want_of_descriptors_stays_online() {
+    let place = Place::new();
+    let dir = place.dir("disk");
+    let read_only = BranchSpec { read_only: true, ..spec("disk", &dir) };
+    let branch = Branch::new(BranchId(0), read_only, place.state());
+    branch.bring_online().unwrap();
+    let epoch = branch.epoch();
+    without_descriptors(&branch);
+    branch.configure(spec("disk", &dir));
+    assert_eq!(branch.epoch(), epoch, "as it may be written now");
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert_eq!(branch.epoch(), epoch);
+    assert!(!branch.is_writable());
+    *branch.prober.before.lock() = None;
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::CameBack);
+    assert!(branch.is_writable());
+}
