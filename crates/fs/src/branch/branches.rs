@@ -88,6 +88,11 @@ impl Branches {
         branches.iter().filter_map(|branch| Some((Arc::clone(branch), branch.online()?))).collect()
     }
 
+    /// Whether a file is open whose writes nobody sees.
+    pub(crate) fn any_written_past_daemon(&self) -> bool {
+        self.online().iter().any(|(_, online)| online.unsynced.has_writers())
+    }
+
     /// Whether this is the staging area.
     pub(crate) fn is_staging(&self, branch: BranchId) -> bool {
         self.staging == Some(branch)

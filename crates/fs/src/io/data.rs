@@ -47,6 +47,7 @@ impl Io {
     /// Contents of a file were changed: whoever has to know of it is told here, and nowhere else.
     pub(crate) fn after_write(&self, node: &Node, file: &FileAt, effect: Effect) {
         let branch = file.branch.id;
+        self.branches.levels.note();
         match effect {
             Effect::Wrote { offset, length } => {
                 self.write_back.note_written(file, offset, length);
