@@ -7,7 +7,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
@@ -372,7 +372,7 @@ impl FileAt {
         })
     }
 
-    pub(crate) fn truncate(&self, size: u64) -> OpResult<()> {
+    pub(crate) fn truncate(&self, size: u64, _: KernelCache) -> OpResult<()> {
         self.change(move |fd| rustix::fs::ftruncate(fd, size))
     }
 
@@ -442,7 +442,7 @@ impl FileAt {
         written
     }
 
-    pub(crate) fn fallocate(&self, mode: rustix::fs::FallocateFlags, offset: u64, length: u64) -> OpResult<()> {
+    pub(crate) fn fallocate(&self, mode: FallocateFlags, offset: u64, length: u64, _: KernelCache) -> OpResult<()> {
         self.change(move |fd| rustix::fs::fallocate(fd, mode, offset, length))
     }
 

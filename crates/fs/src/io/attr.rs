@@ -201,10 +201,10 @@ impl Io {
     fn truncate(&self, state: &FileState, target: &FileAt, size: u64) -> OpResult<()> {
         let writer = state.handles.iter().filter_map(Weak::upgrade).find(|handle| handle.writer);
         match writer {
-            Some(handle) => handle.current().truncate(size)?,
+            Some(handle) => handle.current().truncate(size, KernelCache::REPLIED)?,
             // Never waits: what a user put in the file's place on the branch may be a pipe.
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
-            None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
+            None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size, KernelCache::REPLIED)?,
         }
         Ok(())
     }

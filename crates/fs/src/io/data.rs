@@ -192,11 +192,11 @@ impl Io {
                 self.tree.drop_set_id(&handle.node, &file)?;
             }
             let before = file.stat()?.size;
-            self.tree.change_without_reply(&handle.node, |_| {
-                file.fallocate(mode, offset, length).or_else(|error| match handle.data {
+            self.tree.change_without_reply(&handle.node, |cache| {
+                file.fallocate(mode, offset, length, cache).or_else(|error| match handle.data {
                     // ext4 leaves the file as long as there was room, and the kernel appends where it believes the end
                     // to be.
-                    DataPath::Mediated if file.stat()?.size > before => file.truncate(before).and(Err(error)),
+                    DataPath::Mediated if file.stat()?.size > before => file.truncate(before, cache).and(Err(error)),
                     DataPath::Mediated | DataPath::Passthrough => Err(error),
                 })
             })?;
