@@ -165,6 +165,17 @@ pub enum Error {
     /// Not everything could be made durable.
     #[error("not everything is on disk: {0}")]
     Sync(#[source] OpError),
+    /// Branches went offline with changes that may not be on their disks.
+    #[error(
+        "{} {} went offline before {} last changes were on disk",
+        if branches.len() == 1 { "branch" } else { "branches" },
+        branches.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
+        if branches.len() == 1 { "its" } else { "their" }
+    )]
+    Unsynced {
+        /// Which.
+        branches: Vec<String>,
+    },
     /// Files would be in memory only after an unmount.
     #[error("no branch has room for {files} staged files, which would stay in memory only")]
     StagedLeft {

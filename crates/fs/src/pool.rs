@@ -17,6 +17,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use linux_raw_sys::general::fsxattr;
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
+use rustix::io::Errno;
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
 
@@ -26,7 +27,7 @@ use crate::area::Staged;
 use crate::branch::{Branch, Branches};
 use crate::context::Context;
 use crate::control::protocol::{Answer, EnforceSummary, Explanation, Progress, Request, Status};
-use crate::error::{Error, OpResult};
+use crate::error::{Error, OpError, OpResult};
 use crate::ground::advice::advised;
 use crate::ground::creds::Caller;
 use crate::ground::listing::{Entry, Listing};
@@ -327,9 +328,11 @@ impl Pool {
         self.io.flush(handle)
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable. Fails with EIO where a branch went away that may have lost changes.
     pub fn sync_all(&self) -> OpResult<()> {
-        self.io.sync_all()
+        self.io.sync_all()?;
+        let lost = self.tree.branches.names_of(Branch::may_have_lost);
+        if lost.is_empty() { Ok(()) } else { Err(OpError::Sys(Errno::IO)) }
     }
 
     /// Room in the whole tree.

@@ -400,10 +400,11 @@ impl WriteBack {
     pub(crate) fn sync_those(&self, which: impl Fn(&Branch) -> bool) -> OpResult<()> {
         let sync = |branch: &Branch| {
             let Some(online) = branch.online() else { return Ok(()) };
-            let root = Arc::clone(&online.root);
-            self.syncing_all(branch.id, || {
+            let (root, taken) = (Arc::clone(&online.root), online.unsynced.take());
+            let synced = self.syncing_all(branch.id, || {
                 Ok(branch.noted(ErrorSource::Sync, branch.io(move |_| rustix::fs::syncfs(&*root)))?)
-            })
+            });
+            synced.inspect_err(|_| online.unsynced.give_back(taken))
         };
         let branches = self.branches.list.load();
         std::thread::scope(|scope| {

@@ -76,6 +76,7 @@ fn of_pool(error: &PoolError) -> Option<String> {
             format!("start with `{}` to continue without it", shell_words(["--allow-missing", name]))
         }
         PoolError::Sync(_) => "`umbrella status` names files that cannot leave the staging area".to_owned(),
+        PoolError::Unsynced { .. } => "what was written in the last two minutes before may be lost; bring the disk back, look at the files, and run `umbrella sync` again".to_owned(),
         PoolError::StagedLeft { .. } => {
             format!("see `umbrella status`, make room and try again ({LAZY})")
         }

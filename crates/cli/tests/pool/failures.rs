@@ -80,6 +80,31 @@ fn a_vanished_branch_goes_offline_and_the_rest_works_on() {
 }
 
 #[test]
+fn a_sync_names_the_branches_that_are_away_and_fails_where_their_last_changes_may_be_lost() {
+    let two = two("on_branch_error = \"skip\"");
+    assert!(two.say(["sync"]).ends_with(": everything is durable\n"));
+    two.b.vanish();
+    wait_until(&two, "b", false);
+    let said = two.say(["sync"]);
+    assert!(said.contains("everything is durable (offline, so not synced: \"b\")"), "{said}");
+    let said = two.json(["sync"]).remove(0);
+    assert_eq!((said["synced"].as_bool(), said["offline"].to_string().as_str()), (Some(true), "[\"b\"]"));
+
+    two.b.mount();
+    wait_until(&two, "b", true);
+    // Past the daemon, and open until the end.
+    let open = fs::File::options().append(true).open(two.join("on.b")).unwrap();
+    assert_eq!(two.status().open_passthrough, 1);
+    two.b.vanish();
+    wait_until(&two, "b", false);
+    let refused = two.umbrella(["sync"]);
+    let said = text(&refused);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("branch \"b\" went offline before its last changes were on disk"), "{said}");
+    drop(open);
+}
+
+#[test]
 fn a_listing_fails_with_a_missing_branch_where_that_is_asked_for() {
     let two = two("on_branch_error = \"fail\"");
     assert_eq!(names(&two.mount_point()), ["on-a", "on.b"]);

@@ -169,8 +169,9 @@ fn a_file_with_holes_takes_as_much_room_after_a_move_as_if_it_were_written_there
         fs::remove_file(disk.join("beside")).unwrap();
     }
     let native = |kind: &str, stride| native.iter().find(|(it, of, _)| (*it, *of) == (kind, stride)).unwrap().2;
-    // Begun on each, so that each is left for another, and come back to.
-    let kinds = ["ext4", "xfs", "btrfs", "xfs", "tmpfs", "xfs", "ext4", "btrfs", "tmpfs", "ext4"];
+    // From each to each.
+    let kinds =
+        ["ext4", "xfs", "btrfs", "xfs", "tmpfs", "xfs", "ext4", "btrfs", "tmpfs", "ext4", "tmpfs", "btrfs", "ext4"];
     for stride in STRIDES {
         // As a program writes that does not know the end: xfs takes it for one that grows, and reserves ahead.
         write_sparse(&File::create(pool.join(format!("{stride}.xfs"))).unwrap(), SIZE, stride);

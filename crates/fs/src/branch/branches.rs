@@ -78,9 +78,19 @@ impl Branches {
         branches.iter().filter(named).cloned().collect()
     }
 
+    /// Names of the branches that a person could speak of, and for which this holds.
+    pub(crate) fn names_of(&self, holds: impl Fn(&Branch) -> bool) -> Vec<String> {
+        self.all_named().iter().filter(|branch| holds(branch)).map(|branch| branch.spec.name.clone()).collect()
+    }
+
     pub(crate) fn online(&self) -> Vec<(Arc<Branch>, Arc<Online>)> {
         let branches = self.list.load();
         branches.iter().filter_map(|branch| Some((Arc::clone(branch), branch.online()?))).collect()
+    }
+
+    /// Whether a file is open whose writes nobody sees.
+    pub(crate) fn any_written_past_daemon(&self) -> bool {
+        self.online().iter().any(|(_, online)| online.unsynced.has_writers())
     }
 
     /// Whether this is the staging area.

@@ -28,7 +28,9 @@ use super::private_mount::clone_mount;
 use super::prober::look_within;
 use super::state::{Remembered, StateDir};
 use super::status::Abilities;
-use super::{Branch, BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath, cover};
+use super::{
+    Branch, BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, Unsynced, abilities, beneath, cover,
+};
 use crate::disk::block_device;
 use crate::ground::workers;
 use crate::ground::workers::Workers;
@@ -193,6 +195,7 @@ impl Plan {
             abilities,
             guarded,
             is_mount: kind.is_mount,
+            unsynced: Unsynced::default(),
             epoch: EPOCH.fetch_add(1, Ordering::Relaxed),
             workers: guarded.then(|| Workers::new(Arc::clone(&self.threads.calls), workers::CALLS)),
             copiers: guarded.then(|| Workers::new(Arc::clone(&self.threads.copies), workers::COPIES)),

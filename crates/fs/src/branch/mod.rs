@@ -24,6 +24,7 @@ mod prober;
 mod space;
 pub mod state;
 mod status;
+mod unsynced;
 
 #[cfg(test)]
 mod tests;
@@ -58,6 +59,8 @@ pub(crate) use prober::look_within;
 pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};
+pub use unsynced::Unsynced;
+pub(crate) use unsynced::{SETTLED, TOLD};
 
 /// Name of the hidden folder in the root of every writable branch. Never shown in the tree.
 pub const HIDDEN: &str = ".umbrella";
@@ -111,6 +114,8 @@ pub struct Online {
     pub epoch: u64,
     /// Whether the pool knew it before.
     pub origin: Origin,
+    /// What is changed and not durable.
+    pub unsynced: Unsynced,
     pub(crate) workers: Option<Workers>,
     /// Threads of copies: they last, and must not be in the way of calls.
     pub(crate) copiers: Option<Workers>,
@@ -163,6 +168,8 @@ pub struct Branch {
     retired: Arc<AtomicBool>,
     /// When it last went offline ([`uptime`]).
     left_at: AtomicU64,
+    /// When it last went offline with changes that it may have lost; 0: nobody has to be told.
+    lost_at: AtomicU64,
     guarded: AtomicBool,
     suspect: AtomicBool,
     errors: Errors,
@@ -212,6 +219,7 @@ impl Branch {
             access_times: OnceLock::new(),
             retired: Arc::default(),
             left_at: AtomicU64::new(0),
+            lost_at: AtomicU64::new(0),
             guarded: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
             errors,
@@ -312,7 +320,7 @@ impl Branch {
             return;
         };
         tracing::warn!(branch = %self.spec.name, %reason, "branch is offline");
-        self.left_at.store(uptime(), Ordering::Release);
+        self.note_left(&old.unsynced, uptime());
         *self.offline.lock() = (reason, now());
         self.uncover();
         for workers in [&old.workers, &old.copiers].into_iter().flatten() {

@@ -6,14 +6,14 @@
 pub(crate) struct KernelCache(());
 
 impl KernelCache {
-    /// The kernel asked for this change, and its reply ends what was cached.
+    /// The kernel asked for this change, and the reply has the attributes after it.
     pub(crate) const REPLIED: KernelCache = KernelCache(());
     /// The kernel does not know the inode yet.
     pub(crate) const NEW_INODE: KernelCache = KernelCache(());
     /// What the pool shows stays as it was: another copy gets it, or it is put back.
     pub(crate) const SAME_SHOWN: KernelCache = KernelCache(());
 
-    /// For what the kernel did not ask for: `drop` has it drop what it caches, after the change.
+    /// For all other changes: `drop` has it drop what it caches, after the change.
     pub(crate) fn dropping<T>(change: impl FnOnce(KernelCache) -> T, drop: impl FnOnce(&T)) -> T {
         let changed = change(KernelCache(()));
         drop(&changed);

@@ -128,11 +128,13 @@ impl Io {
             _ => None,
         };
         let _names = self.tree.rename_lock.read();
-        match node.file() {
-            None => self.change_dir_attributes(&node, change)?,
-            Some(file) => self.change_file(&node, file, change)?,
-        }
-        let attr = self.tree.attr_of(&node)?;
+        let changed = match node.file() {
+            None => self.change_dir_attributes(&node, change),
+            Some(file) => self.change_file(&node, file, change),
+        };
+        // A part of it may be done, and the kernel takes no attributes from an error.
+        let attr = changed.and_then(|()| self.tree.attr_of(&node));
+        let attr = attr.inspect_err(|_| self.context.forget_attributes(node.id))?;
         if is_due(&node) {
             self.migrate.evaluate_meta(&node, &attr.meta);
         }
@@ -141,7 +143,9 @@ impl Io {
 
     fn change_dir_attributes(&self, node: &Arc<Node>, change: &Change) -> OpResult<()> {
         let apply = || match change.of_rights() {
-            Some(of_rights) => self.tree.change_dir(node, Some(&of_rights), |copy| change.apply(copy)),
+            Some(of_rights) => {
+                self.tree.change_dir(node, Some(&of_rights), KernelCache::REPLIED, |copy| change.apply(copy))
+            }
             None => self.tree.touch_dir(node, |copy| change.apply(copy)),
         };
         let (Some(dir), Some(times)) = (node.dir(), change.times()) else { return apply() };
@@ -160,12 +164,13 @@ impl Io {
             let mut state = file.state.write();
             state.disturb();
             let target = self.tree.reach(&state)?;
+            // Before the contents change: if this fails, the program is as it was.
+            if change.drop_set_id {
+                self.tree.drop_set_id(node, &target)?;
+            }
             if let Some(size) = change.size {
                 self.truncate(&state, &target, size)?;
                 self.after_write(node, &target, Effect::Resized { size });
-            }
-            if change.drop_set_id {
-                self.tree.drop_set_id(node, &target)?;
             }
             match change.nothing_by {
                 Some(asker) => self.change_nothing(node, &state, &target, asker)?,
@@ -200,10 +205,10 @@ impl Io {
     fn truncate(&self, state: &FileState, target: &FileAt, size: u64) -> OpResult<()> {
         let writer = state.handles.iter().filter_map(Weak::upgrade).find(|handle| handle.writer);
         match writer {
-            Some(handle) => handle.current().truncate(size)?,
+            Some(handle) => handle.current().truncate(size, KernelCache::REPLIED)?,
             // Never waits: what a user put in the file's place on the branch may be a pipe.
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
-            None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
+            None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size, KernelCache::REPLIED)?,
         }
         Ok(())
     }
@@ -220,18 +225,18 @@ impl Io {
         &self,
         node: NodeId,
         of_rights: Option<&RightsChange>,
-        call: impl Fn(&FileAt) -> OpResult<()>,
+        call: impl Fn(&FileAt, KernelCache) -> OpResult<()>,
     ) -> OpResult<()> {
         let _names = self.tree.rename_lock.read();
         let node = self.tree.node(node)?;
-        match node.file() {
+        self.tree.change_without_reply(&node, |cache| match node.file() {
             Some(file) => {
                 let mut state = file.state.write();
                 state.disturb();
-                call(&self.tree.reach(&state)?)
+                call(&self.tree.reach(&state)?, cache)
             }
-            None => self.tree.change_dir(&node, of_rights, call),
-        }
+            None => self.tree.change_dir(&node, of_rights, cache, |copy| call(copy, cache)),
+        })
     }
 
     /// Value of an extended attribute.
@@ -272,9 +277,9 @@ impl Io {
 
     /// Takes set-group-id away.
     pub(crate) fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
-        self.change_node(node, Some(&RightsChange::DropSetGid), |file| {
+        self.change_node(node, Some(&RightsChange::DropSetGid), |file, cache| {
             let meta = file.stat()?;
-            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000, KernelCache::REPLIED) }
+            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000, cache) }
         })
     }
 
@@ -285,9 +290,7 @@ impl Io {
         }
         let of_rights = acl_change(name, Some(value));
         let set = || {
-            self.change_node(node, of_rights.as_ref(), |file| {
-                file.set_xattr(name, value, flags, KernelCache::REPLIED)
-            })?;
+            self.change_node(node, of_rights.as_ref(), |file, cache| file.set_xattr(name, value, flags, cache))?;
             self.evaluate_xattr(node, name);
             Ok(())
         };
@@ -315,7 +318,7 @@ impl Io {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
-        self.change_node(node, acl_change(name, None).as_ref(), |file| file.remove_xattr(name, KernelCache::REPLIED))?;
+        self.change_node(node, acl_change(name, None).as_ref(), |file, cache| file.remove_xattr(name, cache))?;
         self.evaluate_xattr(node, name);
         Ok(())
     }

@@ -47,6 +47,7 @@ impl Io {
     /// After a change of a file's contents: informs everything that has to know of it, here and nowhere else.
     pub(crate) fn after_write(&self, node: &Node, file: &FileAt, effect: Effect) {
         let branch = file.branch.id;
+        self.branches.levels.note();
         match effect {
             Effect::Wrote { offset, length } => {
                 self.write_back.note_written(file, offset, length);
@@ -191,15 +192,14 @@ impl Io {
                 self.tree.drop_set_id(&handle.node, &file)?;
             }
             let before = file.stat()?.size;
-            if let Err(error) = file.fallocate(mode, offset, length) {
-                // ext4 leaves the file as long as there was room.
-                return match handle.data {
-                    DataPath::Passthrough => self.tree.change_unasked(handle.node.id, |_| Err(error)),
-                    // The kernel appends where it believes the end to be.
-                    DataPath::Mediated if file.stat()?.size > before => file.truncate(before).and(Err(error)),
-                    DataPath::Mediated => Err(error),
-                };
-            }
+            self.tree.change_without_reply(&handle.node, |cache| {
+                file.fallocate(mode, offset, length, cache).or_else(|error| match handle.data {
+                    // ext4 leaves the file as long as there was room, and the kernel appends where it believes the end
+                    // to be.
+                    DataPath::Mediated if file.stat()?.size > before => file.truncate(before, cache).and(Err(error)),
+                    DataPath::Mediated | DataPath::Passthrough => Err(error),
+                })
+            })?;
             let size = file.stat()?.size;
             self.after_write_by(&handle, &file, Effect::Allocated { mode, offset, length, size });
             Ok(())
@@ -301,7 +301,7 @@ impl Io {
         writable.try_for_each(|copy| copy.fsync(data_only))
     }
 
-    /// Makes everything durable.
+    /// Makes everything on the branches that are there durable.
     pub(crate) fn sync_all(&self) -> OpResult<()> {
         let left = self.staging.leave_all_for_sync();
         self.write_back.sync_branches()?;

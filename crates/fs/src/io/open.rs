@@ -133,12 +133,12 @@ impl Io {
         }
         if request.truncate {
             // Only now: what was opened is the file.
-            opened.truncate(0)?;
-            self.after_write(node, &opened, Effect::Resized { size: 0 });
-            state.needs_evaluation = true;
             if request.drop_set_id {
                 self.tree.drop_set_id(node, &opened)?;
             }
+            self.tree.change_unasked(node.id, |cache| opened.truncate(0, cache))?;
+            self.after_write(node, &opened, Effect::Resized { size: 0 });
+            state.needs_evaluation = true;
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
             let opened =
@@ -200,6 +200,9 @@ impl Io {
         match data {
             DataPath::Passthrough => state.passthrough += 1,
             DataPath::Mediated => state.cached += 1,
+        }
+        if handle.writes_past_daemon() {
+            handle.current().online.unsynced.begin_writing();
         }
         let was_cacheable = !state.shared_mapping;
         // A file that is open for writing only cannot be mapped.
@@ -294,6 +297,9 @@ impl Io {
             }
             state.needs_evaluation && state.writers == 0 && state.passthrough == 0 && !state.unlinked
         };
+        if handle.writes_past_daemon() {
+            handle.current().online.unsynced.end_writing();
+        }
         // Not under the lock.
         if let Some(token) = ended {
             count_call();

@@ -252,7 +252,9 @@ impl Migrations {
         let Migration { node, target, cause, pace, .. } = migration;
         let Some(first) = links.first() else { return };
         self.placement.note_used(target.id);
+        self.branches.levels.note();
         if *cause == Cause::Staged {
+            first.to.online.unsynced.note();
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
             for link in links {

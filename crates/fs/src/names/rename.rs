@@ -413,8 +413,10 @@ impl Names {
         }
         rename_known(&mut state, from, to);
         state.needs_evaluation = true;
+        self.tree.forget_late_replies(node);
         if let (Some(state), Some((other, _))) = (other_state.as_mut(), target) {
             if replace == Replace::Exchange {
+                self.tree.forget_late_replies(other);
                 rename_known(state, to, from);
                 state.needs_evaluation = true;
             } else {
@@ -455,9 +457,11 @@ impl Names {
             (Some(other), _) if other.id == node.id => Ok(()),
             _ => self.replace_dir(from, to, &node, other.as_ref()),
         };
-        self.tree.nodes.release(&node, 1);
-        if let Some(other) = &other {
-            self.tree.nodes.release(other, 1);
+        for changed in [&node, &from.parent, &to.parent].into_iter().chain(&other) {
+            self.tree.forget_late_replies(changed);
+        }
+        for node in std::iter::once(&node).chain(&other) {
+            self.tree.nodes.release(node, 1);
         }
         done
     }

@@ -14,16 +14,10 @@
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use crate::branch::{Branches, uptime};
+use crate::branch::{Branches, SETTLED, TOLD, uptime};
 use crate::ground::at::DirAt;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::node::NodeId;
-
-/// Seconds after which every file system has written a change by itself, with a margin for noticing late that the
-/// branch is gone.
-const SETTLED: u64 = 120;
-/// Seconds for which every fsync reports changes that an absent branch may have lost.
-const TOLD: u64 = 600;
 
 /// A change of a copy.
 #[derive(Debug, Clone, Copy)]

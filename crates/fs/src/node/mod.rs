@@ -5,6 +5,7 @@
 
 mod dir_changes;
 mod handle;
+pub(crate) mod looks;
 mod table;
 pub(crate) mod times;
 
@@ -73,6 +74,7 @@ pub(crate) struct Node {
     pub(crate) born: Option<Timestamp>,
     /// References by the kernel (lookups) and by walks of our own.
     refs: AtomicU64,
+    pub(crate) looks: looks::Looks,
     pub(crate) body: Body,
 }
 
@@ -275,7 +277,7 @@ impl Node {
             listed_at: AtomicU64::new(0),
             listing: RankedMutex::keyed(id.0, None),
         };
-        Arc::new(Node { id, ino, kind: FileKind::Directory, born, refs: AtomicU64::new(1), body: Body::Dir(dir) })
+        Node::new(id, ino, FileKind::Directory, born, Body::Dir(dir))
     }
 
     pub(crate) fn new_file(
@@ -286,7 +288,11 @@ impl Node {
         state: FileState,
     ) -> Arc<Node> {
         let file = File { io: RankedRwLock::keyed(id.0, ()), state: RankedRwLock::keyed(id.0, state) };
-        Arc::new(Node { id, ino, kind, born, refs: AtomicU64::new(1), body: Body::File(file) })
+        Node::new(id, ino, kind, born, Body::File(file))
+    }
+
+    fn new(id: NodeId, ino: Ino, kind: FileKind, born: Option<Timestamp>, body: Body) -> Arc<Node> {
+        Arc::new(Node { id, ino, kind, born, refs: AtomicU64::new(1), looks: looks::Looks::default(), body })
     }
 
     pub(crate) fn dir(&self) -> Option<&Dir> {

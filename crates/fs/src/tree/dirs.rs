@@ -429,13 +429,12 @@ impl Tree {
         change: impl FnOnce() -> OpResult<T>,
     ) -> OpResult<T> {
         let Some(dir) = node.dir() else { return change() };
-        let again = || copy.as_file().set_times(ENTRIES_CHANGED, KernelCache::REPLIED);
-        let changed = dir.times.changing(change, again);
+        let changed = KernelCache::dropping(
+            |cache| dir.times.changing(change, || copy.as_file().set_times(ENTRIES_CHANGED, cache)),
+            |_| self.forget_late_replies(node),
+        );
         if changed.is_ok() {
             dir.changes.note(copy);
-        }
-        if dir.times.may_be_answered_late() {
-            self.context.forget_attributes(node.id);
         }
         changed
     }

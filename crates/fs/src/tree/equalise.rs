@@ -34,6 +34,7 @@ impl Tree {
         &self,
         node: &Arc<Node>,
         change: Option<&RightsChange>,
+        cache: KernelCache,
         call: impl Fn(&FileAt) -> OpResult<()>,
     ) -> OpResult<()> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
@@ -45,7 +46,7 @@ impl Tree {
             _ => None,
         };
         copies.iter().for_each(|copy| dir.changes.note(copy));
-        self.change_copies(node, &copies, wanted.as_ref(), KernelCache::REPLIED, call)?;
+        self.change_copies(node, &copies, wanted.as_ref(), cache, call)?;
         if change.is_some() && wanted.is_none() {
             // What a kill left half done is over: the copies that are away now get this change.
             unmark(&copies);

@@ -39,8 +39,11 @@ impl Tree {
     /// Finds a name and gives its node one more reference.
     pub(crate) fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
+        let _under_way = self.lookups.begin();
         let parent = self.dir_node(parent)?;
-        self.lookup_in(&parent, name).map(|(_, attr)| attr)
+        let (node, attr) = self.lookup_in(&parent, name)?;
+        node.looks.note();
+        Ok(attr)
     }
 
     /// As `lookup`, for callers that hold the rename lock.
@@ -291,6 +294,7 @@ impl Tree {
     pub(crate) fn getattr(&self, node: NodeId) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let node = self.node(node)?;
+        node.looks.note();
         self.attr_of(&node)
     }
 

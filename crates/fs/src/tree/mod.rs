@@ -32,6 +32,7 @@ use crate::error::{OpError, OpResult};
 use crate::ground::locks::rank::Ranked;
 use crate::ground::locks::{RankedMutex, RankedMutexGuard, RankedRwLock, rank};
 use crate::inode_map::InodeMap;
+use crate::node::looks::Lookups;
 use crate::node::{DirState, Node, NodeId, NodeTable};
 use crate::placement::Placement;
 use crate::relocate::CopyId;
@@ -53,6 +54,8 @@ pub(crate) struct Tree {
     pub(crate) slow_commits: RankedRwLock<rank::TreeSlowCommits, ()>,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RankedRwLock<rank::TreeNames, ()>,
+    /// Those of users.
+    lookups: Lookups,
     /// What branches may have made although they did not say so.
     orphans: RankedMutex<rank::TreeOrphans, Vec<orphans::OrphanName>>,
     /// Directories whose copies differ.
@@ -83,6 +86,7 @@ impl Tree {
             dir_fds: dirs::DirFds::new(),
             slow_commits: RankedRwLock::new(()),
             rename_lock: RankedRwLock::new(()),
+            lookups: Lookups::default(),
             orphans: RankedMutex::default(),
             differing: equal::Differing::default(),
             copies_away: RankedMutex::default(),
