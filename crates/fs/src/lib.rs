@@ -31,7 +31,7 @@ pub use ground::advice::{Advice, set_advice};
 pub use ground::at::calls_on_branches;
 pub use ground::creds::Caller;
 pub use ground::lease::{Lease, NoLease};
-pub use ground::listing::{Entry, Listing};
+pub use ground::listing::{DirEntry, Listing};
 pub use ground::meta::Meta;
 pub use node::{DataPath, HandleId, NodeId, PassthroughToken};
 pub use warning::Warning;

@@ -65,7 +65,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     let mount = pool.context().spec.mount.clone();
     let source = options.source.as_deref().unwrap_or(&mount);
     let observer = trace.as_ref().map(RequestTrace::observer);
-    let serving = fuse::Serving { threads: pool.context().settings().threads_kept(), observer };
+    let serving = fuse::ServeOptions { threads: pool.context().settings().threads_kept(), observer };
     let mounted = fuse::mount(&pool, source, serving).map_err(|source| Error::Mount { path: mount.clone(), source })?;
     if let Some(id) = mount_id(&mount) {
         let _ = pool.context().mounted_as.set(id);

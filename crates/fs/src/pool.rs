@@ -30,7 +30,7 @@ use crate::control::protocol::{Answer, EnforceSummary, Explanation, Progress, Re
 use crate::error::{Error, OpError, OpResult};
 use crate::ground::advice::advised;
 use crate::ground::creds::Caller;
-use crate::ground::listing::{Entry, Listing};
+use crate::ground::listing::{DirEntry, Listing};
 use crate::ground::locks::RankedMutex;
 use crate::inode_map::InodeMap;
 use crate::io::Io;
@@ -47,8 +47,8 @@ pub use crate::admin::Equalise;
 pub use crate::area::obstacle as staging_obstacle;
 pub use crate::branch::HIDDEN;
 pub use crate::context::Kernel;
-pub use crate::io::{Change, NewTime, OpenRequest, Opened, TreeSpace};
-pub use crate::migrate::Walk;
+pub use crate::io::{AttributeChange, NewTime, OpenRequest, Opened, TreeSpace};
+pub use crate::migrate::WalkOptions;
 pub use crate::names::{Behind, Replace};
 pub use crate::tree::Attr;
 
@@ -217,7 +217,7 @@ impl Pool {
     }
 
     /// Node and attributes of an entry, with one more reference, as `lookup` would give them.
-    pub fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &Entry) -> OpResult<Attr> {
+    pub fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &DirEntry) -> OpResult<Attr> {
         self.tree.lookup_entry(parent, listing, entry)
     }
 
@@ -233,7 +233,7 @@ impl Pool {
 
     /// Walks the tree. `tell` receives each file that moves and, now and then, how far the walk is. It ends the walk by
     /// returning false, even in the middle of a file: what was copied of that file is dropped.
-    pub fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
+    pub fn enforce(&self, walk: WalkOptions, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         self.migrate.enforce(walk, tell)
     }
 
@@ -341,7 +341,7 @@ impl Pool {
     }
 
     /// Changes attributes.
-    pub fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
+    pub fn setattr(&self, node: NodeId, change: &AttributeChange) -> OpResult<Attr> {
         self.io.setattr(node, change)
     }
 

@@ -3,6 +3,7 @@
 
 mod cycles;
 mod modules;
+mod type_names;
 mod words;
 
 use std::collections::BTreeMap;

@@ -21,6 +21,8 @@ struct Module {
     imports: BTreeMap<String, Name>,
     globs: Vec<Name>,
     items: BTreeSet<String>,
+    /// The items that are types.
+    types: BTreeSet<String>,
     /// Paths that make edges.
     used: Vec<Name>,
 }
@@ -80,6 +82,7 @@ impl Modules {
                 }
                 other => {
                     module.items.extend(defined(&other));
+                    module.types.extend(defined(&other).filter(|_| is_type(&other)));
                     Paths(&mut module).visit_item(&other);
                 }
             }
@@ -138,6 +141,17 @@ impl Modules {
     fn has_child(&self, parent: &Name, name: &str) -> bool {
         let child: Name = parent.iter().cloned().chain([name.to_owned()]).collect();
         self.0.contains_key(&child)
+    }
+
+    /// Each type's name, and the modules that define a type of this name. A type within a function does not count.
+    pub(super) fn types(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (name, module) in &self.0 {
+            for defined in &module.types {
+                types.entry(defined.clone()).or_default().insert(shown(name));
+            }
+        }
+        types
     }
 
     /// Which module uses which, without a parent's use of its own children.
@@ -271,9 +285,19 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
         syn::Item::Fn(item) => &item.attrs,
         syn::Item::Impl(item) => &item.attrs,
         syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Enum(item) => &item.attrs,
+        syn::Item::Type(item) => &item.attrs,
+        syn::Item::Trait(item) => &item.attrs,
         syn::Item::Const(item) => &item.attrs,
         _ => &[],
     }
+}
+
+fn is_type(item: &syn::Item) -> bool {
+    matches!(
+        item,
+        syn::Item::Struct(_) | syn::Item::Enum(_) | syn::Item::Trait(_) | syn::Item::Type(_) | syn::Item::Union(_)
+    )
 }
 
 fn defined(item: &syn::Item) -> Option<String> {

@@ -9,7 +9,7 @@ use umbrella_policy::placement::spec::{
 use umbrella_policy::schedule::Schedule;
 use umbrella_units::{Amount, ByteSize, format_duration};
 
-use crate::control::protocol::Change;
+use crate::control::protocol::ConfigChange;
 use crate::spec::{
     BranchSpec, DirectoryRule, EnforceSpec, HeatSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec,
 };
@@ -18,7 +18,7 @@ use crate::spec::{
 #[derive(Debug, Default)]
 pub(super) struct Difference {
     /// What a reload changes.
-    pub(super) live: Vec<Change>,
+    pub(super) live: Vec<ConfigChange>,
     /// Keys that only the next mount takes up.
     pub(super) fixed: Vec<String>,
 }
@@ -56,13 +56,13 @@ impl Difference {
         it.live("enforce.bandwidth", bandwidth, &new.enforce.bandwidth);
         match (heat, &new.heat) {
             (Some(old), Some(new)) => it.of_heat(old, new),
-            (Some(_), None) => it.live.push(Change::gone("[heat]")),
-            (None, Some(_)) => it.live.push(Change::new("[heat]")),
+            (Some(_), None) => it.live.push(ConfigChange::gone("[heat]")),
+            (None, Some(_)) => it.live.push(ConfigChange::new("[heat]")),
             (None, None) => {}
         }
         match (staging, &new.staging) {
             (Some(old), Some(new)) => it.of_staging(old, new),
-            (Some(_), None) => it.live.push(Change::gone("[staging]")),
+            (Some(_), None) => it.live.push(ConfigChange::gone("[staging]")),
             (None, Some(_)) => it.fixed.push("[staging]".to_owned()),
             (None, None) => {}
         }
@@ -140,12 +140,12 @@ impl Difference {
         for was in old {
             match new.iter().find(|it| name(it) == name(was)) {
                 Some(is) => compare(self, was, is),
-                None => self.live.push(Change::gone(&format!("{kind} {:?}", name(was)))),
+                None => self.live.push(ConfigChange::gone(&format!("{kind} {:?}", name(was)))),
             }
         }
         let known = names(old);
         let added = new.iter().map(&name).filter(|it| !known.iter().any(|known| known == it));
-        self.live.extend(added.map(|it| Change::new(&format!("{kind} {it:?}"))));
+        self.live.extend(added.map(|it| ConfigChange::new(&format!("{kind} {it:?}"))));
         let both = |list: &[T], other: &[String]| {
             names(list).into_iter().filter(|name| other.contains(name)).collect::<Vec<_>>()
         };
@@ -211,7 +211,7 @@ impl Difference {
 
     fn live<T: Value>(&mut self, key: &str, old: &T, new: &T) {
         if old != new {
-            self.live.push(Change { key: key.to_owned(), old: Some(old.text()), new: Some(new.text()) });
+            self.live.push(ConfigChange { key: key.to_owned(), old: Some(old.text()), new: Some(new.text()) });
         }
     }
 
@@ -224,7 +224,7 @@ impl Difference {
     /// What is too long to be shown.
     fn changed(&mut self, key: &str, differs: bool) {
         if differs {
-            self.live.push(Change { key: key.to_owned(), old: None, new: None });
+            self.live.push(ConfigChange { key: key.to_owned(), old: None, new: None });
         }
     }
 }

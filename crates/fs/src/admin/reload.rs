@@ -16,7 +16,7 @@ use crate::admin::Admin;
 use crate::admin::difference::Difference;
 use crate::area::{Area, Intake};
 use crate::branch::Branch;
-use crate::control::protocol::Change;
+use crate::control::protocol::ConfigChange;
 use crate::error::Error;
 use crate::ground::advice::advised;
 use crate::node::Handle;
@@ -27,7 +27,7 @@ use crate::warning::{Subject, Warning};
 /// What a reload did, or would do.
 #[derive(Debug)]
 pub(crate) struct Reloaded {
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Vec<ConfigChange>,
     /// What waits for the next mount, or for `umbrella branch`.
     pub(crate) not_in_force: Vec<String>,
 }
@@ -64,7 +64,7 @@ impl Admin {
         let mut difference = Difference::of_pool(&old, new);
         if old.staging.is_none() && new.staging.as_ref().is_some_and(|new| self.has_area_of(new)) {
             difference.fixed.retain(|key| key != "[staging]");
-            difference.live.push(Change::new("[staging]"));
+            difference.live.push(ConfigChange::new("[staging]"));
         }
         // Without an area no file can wait, whatever the section says.
         let is_wanted = new.staging.as_ref().is_some_and(|staging| staging.mode != StagingMode::Never);

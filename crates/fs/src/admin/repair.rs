@@ -38,14 +38,14 @@ pub struct Equalise {
 }
 
 /// A directory whose copies differ.
-struct Plan {
+struct RightsRepair {
     wanted: Rights,
     copies: Vec<CopyRights>,
     /// Copies that have something else and can be changed.
     others: Vec<BranchId>,
 }
 
-struct Walk<'a> {
+struct EqualiseWalk<'a> {
     admin: &'a Admin,
     like: Option<BranchId>,
     tell: &'a mut dyn FnMut(&Progress) -> bool,
@@ -79,8 +79,13 @@ impl Admin {
         let failed = |source| Error::Path { path: String::from_utf8_lossy(&asked.path).into_owned(), source };
         let top = self.pin(&asked.path).map_err(failed)?;
         let like = like.map(|branch| branch.id);
-        let mut walk =
-            Walk { admin: self, like, tell, progress: Progress::default(), summary: EqualiseSummary::default() };
+        let mut walk = EqualiseWalk {
+            admin: self,
+            like,
+            tell,
+            progress: Progress::default(),
+            summary: EqualiseSummary::default(),
+        };
         let differing = walk.list(top);
         if !asked.dry_run && !walk.summary.stopped {
             walk.change(&differing);
@@ -101,7 +106,7 @@ impl Admin {
     }
 
     /// What would make a directory's copies equal; `None` where they are. The caller holds the lock on its attributes.
-    fn plan(&self, node: &Arc<Node>, dir: &Dir, like: Option<BranchId>) -> OpResult<Option<Plan>> {
+    fn plan(&self, node: &Arc<Node>, dir: &Dir, like: Option<BranchId>) -> OpResult<Option<RightsRepair>> {
         self.tree.compare(node, dir)?;
         let Some(divergence) = dir.state.read().divergence.clone() else { return Ok(None) };
         let inspected = self.tree.inspect_copies(node, dir)?;
@@ -121,11 +126,11 @@ impl Admin {
         let others: Vec<BranchId> =
             inspected.iter().filter(|seen| seen.can_follow() && !seen.has(&wanted)).map(|seen| seen.at.id()).collect();
         let copies = inspected.iter().map(|seen| copy_rights(&seen.at.branch.spec.name, &seen.rights())).collect();
-        Ok((!others.is_empty()).then_some(Plan { wanted, copies, others }))
+        Ok((!others.is_empty()).then_some(RightsRepair { wanted, copies, others }))
     }
 }
 
-impl<'a> Walk<'a> {
+impl<'a> EqualiseWalk<'a> {
     fn list(&mut self, top: Pinned<'a>) -> Vec<Pinned<'a>> {
         let mut differing = Vec::new();
         let mut stack = vec![top];
@@ -260,7 +265,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn event(node: &Arc<Node>, plan: &Plan, outcome: EqualiseOutcome, detail: Option<String>) -> DirectoryEvent {
+fn event(node: &Arc<Node>, plan: &RightsRepair, outcome: EqualiseOutcome, detail: Option<String>) -> DirectoryEvent {
     let path = node.path();
     DirectoryEvent {
         path: String::from_utf8_lossy(&path).into_owned(),

@@ -218,9 +218,9 @@ impl Admin {
         };
         let node = self.tree.nodes.find(Backing::of(&dir.branch, meta));
         let turn = match (area, &node) {
-            (Some(area), _) => Turn::Staged { leaves: area.leaves_when() },
+            (Some(area), _) => MoveTiming::Staged { leaves: area.leaves_when() },
             (None, Some(node)) => self.turn_of(node),
-            (None, None) => Turn::Unknown,
+            (None, None) => MoveTiming::Unknown,
         };
         let fixed = dir.branch.settings().read_only && matches!(explained.decision.choice, Choice::Place(_));
         let moves = matches!(explained.decision.choice, Choice::Place(id) if id != dir.id());
@@ -236,7 +236,7 @@ impl Admin {
         } else {
             outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why)
         };
-        if turn == Turn::AtItsClose && active.rules.asks_for_size(explained.decision.entry) {
+        if turn == MoveTiming::AtItsClose && active.rules.asks_for_size(explained.decision.entry) {
             let _ = write!(outcome, ", if its size is still {}", facts.size);
         }
         if moves && active.rules.promotes(explained.decision.entry) && !self.placement.may_move_by_heat() {
@@ -267,20 +267,20 @@ impl Admin {
         })
     }
 
-    fn turn_of(&self, node: &Arc<Node>) -> Turn {
-        let Some(file) = node.file() else { return Turn::Unknown };
+    fn turn_of(&self, node: &Arc<Node>) -> MoveTiming {
+        let Some(file) = node.file() else { return MoveTiming::Unknown };
         let (writers, copying) = {
             let state = file.state.read();
             (state.writers, state.copying.is_some())
         };
         if writers > 0 {
-            Turn::AtItsClose
+            MoveTiming::AtItsClose
         } else if copying {
-            Turn::Now
+            MoveTiming::Now
         } else if self.migrate.is_queued(node) {
-            Turn::Queued
+            MoveTiming::Queued
         } else {
-            Turn::Unknown
+            MoveTiming::Unknown
         }
     }
 
@@ -337,7 +337,7 @@ impl Admin {
 
 /// When a file that is in the wrong place is moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum MoveTiming {
     /// It is being copied.
     Now,
     /// It waits for the mover.
@@ -353,14 +353,14 @@ enum Turn {
     Unknown,
 }
 
-fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: Turn, why: &str) -> String {
+fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: MoveTiming, why: &str) -> String {
     match (choice, belongs) {
         (Choice::Place(_), Some(there)) => match turn {
-            Turn::Now => format!("it is moving from {here} to {there} now ({why})"),
-            Turn::Queued => format!("it is queued to move from {here} to {there} ({why})"),
-            Turn::Staged { leaves } => format!("it waits in memory; it goes to {there} {leaves} ({why})"),
-            Turn::AtItsClose => format!("it moves from {here} to {there} when its last writer closes it ({why})"),
-            Turn::Unknown => {
+            MoveTiming::Now => format!("it is moving from {here} to {there} now ({why})"),
+            MoveTiming::Queued => format!("it is queued to move from {here} to {there} ({why})"),
+            MoveTiming::Staged { leaves } => format!("it waits in memory; it goes to {there} {leaves} ({why})"),
+            MoveTiming::AtItsClose => format!("it moves from {here} to {there} when its last writer closes it ({why})"),
+            MoveTiming::Unknown => {
                 format!(
                     "it moves from {here} to {there} at its next close, or when the rules are enforced next ({why})"
                 )

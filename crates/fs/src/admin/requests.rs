@@ -4,7 +4,7 @@ use crate::admin::{Admin, Equalise, Reloaded};
 use crate::branch::Branch;
 use crate::control::protocol::{Answer, Progress, Request};
 use crate::error::Error;
-use crate::migrate::{Balance, Walk};
+use crate::migrate::{Balance, WalkOptions};
 use crate::spec::BranchSpec;
 
 impl Admin {
@@ -20,7 +20,7 @@ impl Admin {
             Request::Explain { path } => return Ok(Answer::Explain(Box::new(self.explain(&path)?))),
             Request::WhatIf { file } => return Ok(Answer::Explain(Box::new(self.what_if(&file)))),
             Request::Enforce { dry_run, bandwidth } => {
-                let walk = Walk { dry_run, bandwidth: bandwidth_or_usual(bandwidth), ..Walk::default() };
+                let walk = WalkOptions { dry_run, bandwidth: bandwidth_or_usual(bandwidth), ..WalkOptions::default() };
                 return Ok(Answer::Enforce(self.migrate.enforce(walk, &mut tell)));
             }
             Request::Balance { group, within, dry_run, bandwidth } => {

@@ -9,22 +9,25 @@ use crate::area::memory::{Memory, read, some_avg10};
 
 /// The names under which the two versions of control groups say the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Names {
+struct CgroupFiles {
     limits: &'static [&'static str],
     used: &'static str,
     /// In `memory.stat`: pages that are given up first.
     reclaimable: &'static str,
 }
 
-const FIRST: Names =
-    Names { limits: &["memory.limit_in_bytes"], used: "memory.usage_in_bytes", reclaimable: "total_inactive_file" };
-const SECOND: Names =
-    Names { limits: &["memory.max", "memory.high"], used: "memory.current", reclaimable: "inactive_file" };
+const FIRST: CgroupFiles = CgroupFiles {
+    limits: &["memory.limit_in_bytes"],
+    used: "memory.usage_in_bytes",
+    reclaimable: "total_inactive_file",
+};
+const SECOND: CgroupFiles =
+    CgroupFiles { limits: &["memory.max", "memory.high"], used: "memory.current", reclaimable: "inactive_file" };
 
 /// The groups that the daemon is in, the innermost first.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Groups {
-    folders: Vec<(PathBuf, Names)>,
+    folders: Vec<(PathBuf, CgroupFiles)>,
 }
 
 impl Groups {
@@ -76,7 +79,7 @@ impl Groups {
 }
 
 /// Reads a line of mountinfo: which group is mounted, and where, if it is memory's hierarchy.
-fn mounted(line: &str, names: Names) -> Option<(&str, &Path)> {
+fn mounted(line: &str, names: CgroupFiles) -> Option<(&str, &Path)> {
     let (place, kind) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);
     let mut kind = kind.split(' ');

@@ -57,7 +57,7 @@ pub(crate) struct Area {
     /// New files are taken in.
     pub(crate) open: AtomicBool,
     pub(crate) started: Instant,
-    pub(crate) queue: LeafMutex<rank::AreaQueue, Queue>,
+    pub(crate) queue: LeafMutex<rank::AreaQueue, StagedQueue>,
     pub(crate) wake: Condvar,
     pub(crate) groups: Groups,
     /// Bytes that may wait; follows the memory that is free.
@@ -65,7 +65,7 @@ pub(crate) struct Area {
 }
 
 /// What waits, and what is to be done about it.
-pub(crate) struct Queue {
+pub(crate) struct StagedQueue {
     pub(crate) waiting: Waiting,
     /// Each waiting file's node, with a reference.
     pub(crate) nodes: FxHashMap<FileId, Arc<Node>>,
@@ -79,7 +79,7 @@ pub(crate) struct Queue {
     pub(crate) promises: Promises,
 }
 
-impl Queue {
+impl StagedQueue {
     /// Whether the scheduler has nothing to look after.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.nodes.is_empty() && self.released.is_empty() && self.emptied.is_empty()
@@ -106,7 +106,7 @@ impl Area {
             intake,
             open: AtomicBool::new(intake == Intake::NewFiles),
             started: Instant::now(),
-            queue: LeafMutex::new(Queue {
+            queue: LeafMutex::new(StagedQueue {
                 waiting,
                 nodes: FxHashMap::default(),
                 released: Vec::new(),
@@ -151,7 +151,7 @@ impl Area {
         ByteSize(self.queue.lock().waiting.pages().0 * PAGE_BYTES)
     }
 
-    /// As [`Queue::used`].
+    /// As [`StagedQueue::used`].
     pub(crate) fn used(&self) -> ByteSize {
         self.queue.lock().used()
     }

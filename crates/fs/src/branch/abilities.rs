@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct ProbedAbilities {
     pub(super) abilities: Abilities,
     /// Everything could be tried: a branch without room cannot say what it keeps.
     pub(super) whole: bool,
@@ -28,11 +28,11 @@ pub(super) struct Found {
 pub(super) const ASSUMED: Abilities = Abilities { passthrough: false, ..Abilities::ALL };
 
 /// Tries everything in `tmp`, and cleans up. What cannot be tried now is as it was `known` before.
-pub(super) fn probe(tmp: BorrowedFd<'_>, known: Abilities) -> Found {
+pub(super) fn probe(tmp: BorrowedFd<'_>, known: Abilities) -> ProbedAbilities {
     let trial = match Trial::begin(tmp) {
         Ok(trial) => trial,
-        Err(errno) if is_no_answer(errno) => return Found { abilities: known, whole: false },
-        Err(_) => return Found { abilities: Abilities::default(), whole: true },
+        Err(errno) if is_no_answer(errno) => return ProbedAbilities { abilities: known, whole: false },
+        Err(_) => return ProbedAbilities { abilities: Abilities::default(), whole: true },
     };
     let mut whole = true;
     let mut tried = |kept: Result<bool>, known: bool| match kept {
@@ -56,7 +56,7 @@ pub(super) fn probe(tmp: BorrowedFd<'_>, known: Abilities) -> Found {
         passthrough: false,
         rename_flags: tried(trial.rename_flags(), known.rename_flags),
     };
-    Found { abilities, whole }
+    ProbedAbilities { abilities, whole }
 }
 
 /// Errors that say nothing of what the file system can keep.

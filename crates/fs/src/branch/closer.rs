@@ -72,12 +72,12 @@ impl Closer {
 /// The closers of a branch, for all its lives.
 #[derive(Debug, Default)]
 pub(super) struct Closers {
-    state: LeafMutex<rank::Closers, State>,
+    state: LeafMutex<rank::Closers, CloserState>,
     wake: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct CloserState {
     /// Lives with something to close, or that are closing.
     lives: Vec<Life>,
     last_life: u64,
@@ -93,7 +93,7 @@ struct Life {
     busy: bool,
 }
 
-impl State {
+impl CloserState {
     /// A descriptor of a life that no thread is at, which the caller now is.
     fn take(&mut self) -> Option<(u64, OwnedFd)> {
         let life = self.lives.iter_mut().find(|life| life.is_ready())?;
@@ -134,7 +134,7 @@ impl Closers {
     }
 
     /// Sees to it that a thread comes for a life that is ready, if there may be one more.
-    fn call_for(self: &Arc<Self>, state: &mut State) {
+    fn call_for(self: &Arc<Self>, state: &mut CloserState) {
         if !state.lives.iter().any(Life::is_ready) {
             return;
         }

@@ -37,7 +37,7 @@ use crate::ground::workers::Workers;
 use crate::spec::{AccessTimes, BranchSpec};
 
 /// What is needed to bring a branch online, on whichever thread.
-pub(super) struct Plan {
+pub(super) struct BranchSetup {
     pub(super) spec: BranchSpec,
     pub(super) state: Arc<StateDir>,
     /// Guarded whatever the file system.
@@ -101,7 +101,7 @@ struct Looked {
     writable: bool,
 }
 
-impl Plan {
+impl BranchSetup {
     /// What would keep it from coming online, as far as that is seen before anything is written: 1 to 3.
     pub(super) fn check(&self) -> Result<(), BranchError> {
         let Looked { root, kind, fsid, writable, .. } = self.look()?;

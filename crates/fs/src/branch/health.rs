@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD, FlockOperation, StatVfsMountFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use super::establish::{Candidate, Plan};
+use super::establish::{BranchSetup, Candidate};
 use super::prober::{Unasked, look_within};
 use super::{Branch, BranchError, ErrorSource, Online, cover};
 use crate::disk::block_device;
@@ -48,7 +48,7 @@ pub enum ProbeResult {
 }
 
 /// What the path looks like now, against what is open.
-enum Look {
+enum PathState {
     /// The same directory of the same file system.
     Same { read_only: bool },
     /// Something else, or an error.
@@ -157,8 +157,8 @@ impl Branch {
         found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
-    fn plan(&self, patience: Duration) -> Plan {
-        Plan {
+    fn plan(&self, patience: Duration) -> BranchSetup {
+        BranchSetup {
             spec: BranchSpec::clone(&self.settings()),
             state: Arc::clone(&self.state),
             guarded: self.always_guarded.load(Ordering::Relaxed),
@@ -251,16 +251,16 @@ impl Branch {
         let covers = self.covered.load(Ordering::Relaxed).then(|| self.state.mount());
         let look = match self.prober.run(timeout, move || look(path, &seen, suspect, covers.as_deref())) {
             Ok(look) => look,
-            Err(Unasked::NoThread) => Look::Unknown,
-            Err(Unasked::Hangs) => Look::Gone(self.not_looked_at(Unasked::Hangs, timeout)),
+            Err(Unasked::NoThread) => PathState::Unknown,
+            Err(Unasked::Hangs) => PathState::Gone(self.not_looked_at(Unasked::Hangs, timeout)),
         };
         match look {
-            Look::Unknown => {
+            PathState::Unknown => {
                 self.suspect.fetch_or(suspect, Ordering::Relaxed);
                 ProbeResult::Healthy
             }
-            Look::Same { read_only } => self.note_read_only(&online, read_only, timeout),
-            Look::Gone(error) => {
+            PathState::Same { read_only } => self.note_read_only(&online, read_only, timeout),
+            PathState::Gone(error) => {
                 let reason = advised(&error);
                 self.take_offline_if(&online, reason.clone());
                 let changed = !matches!(error, BranchError::Hung { .. });
@@ -297,10 +297,10 @@ impl Branch {
 /// branches well.
 ///
 /// `covers`: the pool, if it covers the path. What is below is then asked by its descriptor.
-fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> Look {
+fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> PathState {
     let fail = |path, step, source| match source {
-        Errno::NOMEM | Errno::MFILE | Errno::NFILE => Look::Unknown,
-        source => Look::Gone(BranchError::Io { path, step, source }),
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE => PathState::Unknown,
+        source => PathState::Gone(BranchError::Io { path, step, source }),
     };
     let is_covered = covers.is_some_and(|pool| cover::is_covered_by(&path, pool));
     let by_root = || {
@@ -315,7 +315,7 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
     let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
     if (dev, stat.stx_ino) != (online.dev, online.root_ino) {
         let is_mount = stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
-        return Look::Gone(if online.is_mount && !is_mount {
+        return PathState::Gone(if online.is_mount && !is_mount {
             BranchError::NotMounted { path }
         } else {
             BranchError::Replaced { path }
@@ -329,7 +329,7 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
     if suspect && let Err(source) = ask_disk(online) {
         return fail(path, "reading its disk", source);
     }
-    Look::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
+    PathState::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
 }
 
 /// Whether the disk answers. A disk with bad sectors does: the branch stays online, so that what can be read can be

@@ -121,7 +121,7 @@ pub struct Online {
     pub(crate) copiers: Option<Workers>,
     closer: Option<Closer>,
     _private_mount: Option<[BranchFd; 2]>,
-    _claim: state::Claim,
+    _claim: state::UuidClaim,
     _life: Arc<()>,
 }
 

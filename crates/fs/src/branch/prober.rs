@@ -25,7 +25,7 @@ impl std::fmt::Debug for Hook {
     }
 }
 
-type Reply<T> = Arc<(LeafMutex<rank::ProberReply, Option<T>>, Condvar)>;
+type ReplySlot<T> = Arc<(LeafMutex<rank::ProberReply, Option<T>>, Condvar)>;
 
 impl Prober {
     /// The result of `ask`.
@@ -44,7 +44,7 @@ impl Prober {
             }
             *busy = true;
         }
-        let reply: Reply<T> = Arc::default();
+        let reply: ReplySlot<T> = Arc::default();
         let theirs = Arc::clone(&reply);
         let (busy, free) = (Arc::clone(&self.busy), Arc::clone(&self.free));
         #[cfg(test)]

@@ -101,7 +101,7 @@ pub struct StateDir {
 
 /// While it lives, no other branch of the pool may come online with the same uuid.
 #[derive(Debug)]
-pub struct Claim {
+pub struct UuidClaim {
     state: Arc<StateDir>,
     uuid: Uuid,
 }
@@ -335,14 +335,14 @@ impl StateDir {
 
     /// Says that branch `name` is online with this uuid; `Err` names the other branch that is. The same branch may
     /// claim again.
-    pub fn claim(self: &Arc<Self>, uuid: Uuid, name: &str) -> Result<Claim, String> {
+    pub fn claim(self: &Arc<Self>, uuid: Uuid, name: &str) -> Result<UuidClaim, String> {
         let mut claims = self.claims.lock();
         let (holder, count) = claims.entry(uuid).or_insert_with(|| (name.to_owned(), 0));
         if holder != name {
             return Err(holder.clone());
         }
         *count += 1;
-        Ok(Claim { state: Arc::clone(self), uuid })
+        Ok(UuidClaim { state: Arc::clone(self), uuid })
     }
 
     fn make_folder(&self) -> std::io::Result<()> {
@@ -367,7 +367,7 @@ impl StateDir {
     }
 }
 
-impl Drop for Claim {
+impl Drop for UuidClaim {
     fn drop(&mut self) {
         let mut claims = self.state.claims.lock();
         if let Some((_, count)) = claims.get_mut(&self.uuid) {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// One key of the configuration that is other than before. Neither value: it is too long to be shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
+pub struct ConfigChange {
     /// The key, with the table it stands in.
     pub key: String,
     /// Its value before.
@@ -15,22 +15,22 @@ pub struct Change {
     pub new: Option<String>,
 }
 
-impl Change {
+impl ConfigChange {
     /// A table that was not there.
-    pub(crate) fn new(key: &str) -> Change {
-        Change { key: key.to_owned(), old: None, new: Some("new".to_owned()) }
+    pub(crate) fn new(key: &str) -> ConfigChange {
+        ConfigChange { key: key.to_owned(), old: None, new: Some("new".to_owned()) }
     }
 
     /// A table that is there no more.
-    pub(crate) fn gone(key: &str) -> Change {
-        Change { key: key.to_owned(), old: None, new: Some("removed".to_owned()) }
+    pub(crate) fn gone(key: &str) -> ConfigChange {
+        ConfigChange { key: key.to_owned(), old: None, new: Some("removed".to_owned()) }
     }
 }
 
 /// One line: `min_free of branch "a": 5% -> 10%`.
-impl fmt::Display for Change {
+impl fmt::Display for ConfigChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Change { key, old, new } = self;
+        let ConfigChange { key, old, new } = self;
         match (old, new) {
             (Some(old), Some(new)) => write!(f, "{key}: {old} -> {new}"),
             (None, Some(new)) => write!(f, "{key}: {new}"),

@@ -11,7 +11,7 @@ use umbrella_policy::placement::spec::{FileKind, StagingMode};
 use umbrella_units::ByteSize;
 
 pub use super::balance::{BalanceSummary, MemberShare};
-pub use super::change::Change;
+pub use super::change::ConfigChange;
 pub use super::directories::{CopyRights, DirectoryEvent, EqualiseOutcome, EqualiseSummary};
 pub use super::evict::{EvictState, EvictStatus, EvictStay, EvictStays};
 pub use crate::branch::{Abilities, BranchState, BranchStatus};
@@ -291,7 +291,7 @@ pub enum Answer {
     /// The configuration is in force, or would be.
     Reloaded {
         /// What is other than before.
-        changes: Vec<Change>,
+        changes: Vec<ConfigChange>,
         /// What else the configuration says that only the next mount takes up.
         not_in_force: Vec<String>,
     },

@@ -29,12 +29,12 @@ use convert::{
 };
 
 use crate::error::OpError;
-use crate::io::{Change, has_trusted, without_trusted};
+use crate::io::{AttributeChange, has_trusted, without_trusted};
 use crate::names::{Behind, Replace};
 use crate::node::looks::work_for;
 use crate::pool::Pool;
 
-pub(crate) use session::{Serving, mount};
+pub(crate) use session::{ServeOptions, mount};
 pub(crate) use trace::RequestTrace;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
@@ -135,7 +135,7 @@ impl Filesystem for Fuse {
     fn setattr(&self, context: &Context<'_>, request: SetAttr, reply: Reply<Stat>) {
         let SetAttr { mode, uid, gid, size, atime, mtime, .. } = request;
         let asks_for_nothing = mode.or(uid).or(gid).is_none() && size.is_none() && atime.is_none() && mtime.is_none();
-        let change = Change {
+        let change = AttributeChange {
             perm: mode.map(|mode| mode & 0o7777),
             uid,
             gid,

@@ -17,7 +17,7 @@ pub(crate) struct Mounted {
 }
 
 /// How a pool is served.
-pub(crate) struct Serving {
+pub(crate) struct ServeOptions {
     /// Threads that stay, with /dev/fuse.
     pub(crate) threads: usize,
     /// Sees every request.
@@ -33,7 +33,7 @@ const MOST_THREADS: usize = 1100;
 const MOST_ENTRIES: usize = 512;
 
 /// Mounts a pool on its directory. `source` is what the table of mounts shows.
-pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: Serving) -> std::io::Result<Mounted> {
+pub(crate) fn mount(pool: &Arc<Pool>, source: &Path, serving: ServeOptions) -> std::io::Result<Mounted> {
     let spec = MountSpec {
         source: source.to_string_lossy().into_owned(),
         subtype: "umbrella".to_owned(),

@@ -15,7 +15,7 @@ use umbrella_units::Ino;
 use crate::ground::at::DirAt;
 
 /// One name.
-pub struct Entry {
+pub struct DirEntry {
     /// Where a reader goes on after this entry.
     pub cookie: u64,
     /// The name.
@@ -30,7 +30,7 @@ pub struct Entry {
 
 /// A directory's entries, all branches together.
 pub struct Listing {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<DirEntry>,
     pub(crate) copies: Vec<DirAt>,
     /// Of the pool, when it was made.
     pub(crate) topology: u64,
@@ -38,7 +38,7 @@ pub struct Listing {
 
 impl Listing {
     /// Entries after a cookie.
-    pub fn after(&self, cookie: u64) -> &[Entry] {
+    pub fn after(&self, cookie: u64) -> &[DirEntry] {
         let from = self.entries.partition_point(|entry| entry.cookie <= cookie);
         &self.entries[from..]
     }

@@ -53,12 +53,12 @@ pub(crate) fn apart<T: Send + 'static>(
     mut wait: impl FnMut(bool) -> bool,
 ) -> Result<T, Lost> {
     let Some(workers) = workers else { return Ok(call()) };
-    workers.call_while(call, |turn| wait(matches!(turn, Turn::Queued { .. })).then_some(GLANCE))
+    workers.call_while(call, |turn| wait(matches!(turn, CallStage::Queued { .. })).then_some(GLANCE))
 }
 
 /// Where a call is that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum CallStage {
     /// Behind others. `progress`: how many of those have ended.
     Queued { progress: u64 },
     /// On its thread.
@@ -74,13 +74,13 @@ pub(crate) struct Workers {
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Shared {
-    queue: LeafMutex<rank::WorkersQueue, Queue>,
+    queue: LeafMutex<rank::WorkersQueue, JobQueue>,
     in_all: Arc<AtomicUsize>,
     most: Most,
 }
 
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     jobs: VecDeque<Job>,
     /// What wakes each thread that has nothing to do. The last one gets the next call, so that the others end although
     /// there are a few calls all the time.
@@ -129,7 +129,7 @@ impl Workers {
             if now < deadline {
                 return Some(deadline - now);
             }
-            let Turn::Queued { progress } = turn else { return None };
+            let CallStage::Queued { progress } = turn else { return None };
             if progress == finished {
                 return None;
             }
@@ -143,7 +143,7 @@ impl Workers {
     pub(crate) fn call_while<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,
-        wait: impl FnMut(Turn) -> Option<Duration>,
+        wait: impl FnMut(CallStage) -> Option<Duration>,
     ) -> Result<T, Lost> {
         let slot = Arc::new(Slot { state: LeafMutex::new(CallState::Queued), ready: Condvar::new() });
         let filled = Arc::clone(&slot);
@@ -166,7 +166,7 @@ impl Workers {
         self.wait(&slot, wait)
     }
 
-    fn wait<T>(&self, slot: &Slot<T>, mut wait: impl FnMut(Turn) -> Option<Duration>) -> Result<T, Lost> {
+    fn wait<T>(&self, slot: &Slot<T>, mut wait: impl FnMut(CallStage) -> Option<Duration>) -> Result<T, Lost> {
         let mut state = slot.state.lock();
         loop {
             if let CallState::Done(_) = *state {
@@ -183,7 +183,8 @@ impl Workers {
                 *state = CallState::Abandoned;
                 return Err(Lost::Closed);
             }
-            let turn = if matches!(*state, CallState::Queued) { Turn::Queued { progress } } else { Turn::Running };
+            let turn =
+                if matches!(*state, CallState::Queued) { CallStage::Queued { progress } } else { CallStage::Running };
             let Some(left) = wait(turn) else {
                 *state = CallState::Abandoned;
                 return Err(Lost::TimedOut);

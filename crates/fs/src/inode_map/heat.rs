@@ -18,7 +18,7 @@ use umbrella_units::{ByteSize, Ino, Timestamp, mix64};
 use crate::ground::locks::{RankedMutex, rank};
 
 use super::evicted::sum;
-use super::heat_file::{self, Kept, Line};
+use super::heat_file::{self, HeatRecord, HeatSnapshot};
 use super::{InodeMap, InodeMapError};
 
 const SHARDS: usize = 64;
@@ -32,7 +32,7 @@ const TELL_EVERY: i64 = 60;
 /// The heats of all files of a pool. Thread-safe.
 #[derive(Debug)]
 pub struct Heats {
-    shards: Box<[RankedMutex<rank::Heats, FxHashMap<u64, Known>>]>,
+    shards: Box<[RankedMutex<rank::Heats, FxHashMap<u64, FileHeat>>]>,
     /// Files that are known.
     count: AtomicUsize,
     spending: RankedMutex<rank::HeatSpending, Spending>,
@@ -40,7 +40,7 @@ pub struct Heats {
 
 /// State of one file.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct FileHeat {
     heat: Heat,
     /// Checksum of its birth time; 0 where that is unknown.
     born: u32,
@@ -143,7 +143,7 @@ impl Heats {
 
     /// How many files are at least so warm. Looks at all that are known: some milliseconds for a million.
     pub fn count_warm(&self, from: Opens, now: Timestamp, half_life: Duration) -> u64 {
-        let in_shard = |shard: &RankedMutex<rank::Heats, FxHashMap<u64, Known>>| {
+        let in_shard = |shard: &RankedMutex<rank::Heats, FxHashMap<u64, FileHeat>>| {
             shard.lock().values().filter(|known| known.heat.opens(now, half_life) >= from).count() as u64
         };
         self.shards.iter().map(in_shard).sum()
@@ -185,7 +185,7 @@ impl Heats {
         slot: u16,
         half_life: Duration,
         now: Timestamp,
-        change: impl FnOnce(&mut Known) -> T,
+        change: impl FnOnce(&mut FileHeat) -> T,
     ) -> T {
         let mut shard = self.shard(key.ino.0).lock();
         if shard.len() >= MOST && !shard.contains_key(&key.ino.0) {
@@ -193,7 +193,7 @@ impl Heats {
             self.count.fetch_sub(forgotten, Ordering::Relaxed);
         }
         let born = key.sum();
-        let cold = Known { heat: Heat::default(), born, slot, is_kept: false, told: i64::MIN, rests: false };
+        let cold = FileHeat { heat: Heat::default(), born, slot, is_kept: false, told: i64::MIN, rests: false };
         let before = shard.len();
         let known = shard.entry(key.ino.0).or_insert(cold);
         if known.born != born {
@@ -205,13 +205,13 @@ impl Heats {
         done
     }
 
-    fn shard(&self, number: u64) -> &RankedMutex<rank::Heats, FxHashMap<u64, Known>> {
+    fn shard(&self, number: u64) -> &RankedMutex<rank::Heats, FxHashMap<u64, FileHeat>> {
         &self.shards[mix64(number) as usize % SHARDS]
     }
 
     /// What the branch with this slot is to keep, if that differs from what it has. Files that are cold by now are
     /// forgotten.
-    fn to_keep(&self, slot: u16, now: Timestamp, half_life: Duration) -> Option<Vec<Line>> {
+    fn to_keep(&self, slot: u16, now: Timestamp, half_life: Duration) -> Option<Vec<HeatRecord>> {
         let (mut lines, mut differs) = (Vec::new(), false);
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -220,7 +220,7 @@ impl Heats {
             self.count.fetch_sub(before - shard.len(), Ordering::Relaxed);
             for (number, known) in shard.iter_mut().filter(|(_, known)| known.slot == slot) {
                 differs |= !std::mem::replace(&mut known.is_kept, true);
-                lines.push(Line { number: *number, born: known.born, heat: known.heat, rests: known.rests });
+                lines.push(HeatRecord { number: *number, born: known.born, heat: known.heat, rests: known.rests });
             }
         }
         differs.then_some(lines)
@@ -235,17 +235,18 @@ impl Heats {
         }
     }
 
-    fn take_in(&self, slot: u16, kept: Kept) {
+    fn take_in(&self, slot: u16, kept: HeatSnapshot) {
         let mut spending = self.spending.lock();
         *spending = spending.later(kept.spending);
         drop(spending);
-        for Line { number, born, heat, rests } in kept.lines {
+        for HeatRecord { number, born, heat, rests } in kept.lines {
             let mut shard = self.shard(number).lock();
             if shard.len() >= MOST {
                 continue;
             }
             let before = shard.len();
-            let known = shard.entry(number).or_insert(Known { heat, born, slot, is_kept: true, told: i64::MIN, rests });
+            let known =
+                shard.entry(number).or_insert(FileHeat { heat, born, slot, is_kept: true, told: i64::MIN, rests });
             // Of two branches that kept it, the file is where it was seen last. The same heat: one of them is from
             // before it left.
             if known.born == born && known.heat != heat && known.heat.later(heat) == heat {
@@ -259,7 +260,7 @@ impl Heats {
 }
 
 /// How many were forgotten.
-fn forget_colder_half(shard: &mut FxHashMap<u64, Known>, half_life: Duration, now: Timestamp) -> usize {
+fn forget_colder_half(shard: &mut FxHashMap<u64, FileHeat>, half_life: Duration, now: Timestamp) -> usize {
     let before = shard.len();
     let mut heats: Vec<Opens> = shard.values().map(|known| known.heat.opens(now, half_life)).collect();
     let (_, middle, _) = heats.select_nth_unstable(before / 2);
@@ -296,7 +297,7 @@ impl InodeMap {
     ) -> Result<(), InodeMapError> {
         let Some(lines) = self.heats.to_keep(slot, now, half_life) else { return Ok(()) };
         let spending = *self.heats.spending.lock();
-        heat_file::write(hidden, &Kept { lines, spending }).map_err(|error| {
+        heat_file::write(hidden, &HeatSnapshot { lines, spending }).map_err(|error| {
             self.heats.not_kept(slot);
             error.into()
         })
@@ -387,7 +388,7 @@ mod tests {
 
     #[test]
     fn of_two_branches_that_keep_a_file_the_later_one_counts_in_any_order() {
-        let line = |times: i64| Line {
+        let line = |times: i64| HeatRecord {
             number: 7,
             born: key(7).sum(),
             heat: (0..times)
@@ -397,7 +398,7 @@ mod tests {
         let heat_of = |order: [(u16, i64); 2]| {
             let heats = Heats::default();
             for (slot, times) in order {
-                heats.take_in(slot, Kept { lines: vec![line(times)], spending: Spending::default() });
+                heats.take_in(slot, HeatSnapshot { lines: vec![line(times)], spending: Spending::default() });
             }
             let slot = heats.shard(7).lock()[&7].slot;
             (slot, heats.opens(key(7), NOW, WEEK))

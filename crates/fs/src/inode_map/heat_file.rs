@@ -34,7 +34,7 @@ const MOST_BYTES: i64 = 64 << 20;
 
 /// The heat of one file.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Line {
+pub(super) struct HeatRecord {
     pub(super) number: u64,
     pub(super) born: u32,
     pub(super) heat: Heat,
@@ -44,27 +44,27 @@ pub(super) struct Line {
 
 /// All that a branch keeps.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Kept {
-    pub(super) lines: Vec<Line>,
+pub(super) struct HeatSnapshot {
+    pub(super) lines: Vec<HeatRecord>,
     pub(super) spending: Spending,
 }
 
 /// What is kept in a hidden folder.
-pub(super) fn read(hidden: BorrowedFd<'_>) -> Result<Kept, InodeMapError> {
+pub(super) fn read(hidden: BorrowedFd<'_>) -> Result<HeatSnapshot, InodeMapError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::openat(hidden, NAME, flags, Mode::empty()) {
         Ok(file) => file,
-        Err(Errno::NOENT) => return Ok(Kept::default()),
+        Err(Errno::NOENT) => return Ok(HeatSnapshot::default()),
         Err(error) => return Err(error.into()),
     };
     if rustix::fs::fstat(&file)?.st_size > MOST_BYTES {
-        return Ok(Kept::default());
+        return Ok(HeatSnapshot::default());
     }
     Ok(decode(&read_all(file.as_fd())?).unwrap_or_default())
 }
 
 /// Replaces what is kept in a hidden folder.
-pub(super) fn write(hidden: BorrowedFd<'_>, kept: &Kept) -> Result<(), Errno> {
+pub(super) fn write(hidden: BorrowedFd<'_>, kept: &HeatSnapshot) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(hidden, NEXT, flags, Mode::RUSR | Mode::WUSR)?;
     let bytes = encode(kept);
@@ -81,7 +81,7 @@ pub(super) fn write(hidden: BorrowedFd<'_>, kept: &Kept) -> Result<(), Errno> {
     rustix::fs::renameat(hidden, NEXT, hidden, NAME)
 }
 
-fn encode(kept: &Kept) -> Vec<u8> {
+fn encode(kept: &HeatSnapshot) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + kept.lines.len() * LINE);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -89,7 +89,7 @@ fn encode(kept: &Kept) -> Vec<u8> {
     let (spent, at) = kept.spending.parts();
     bytes.extend_from_slice(&spent.to_le_bytes());
     bytes.extend_from_slice(&at.to_le_bytes());
-    for Line { number, born, heat, rests } in &kept.lines {
+    for HeatRecord { number, born, heat, rests } in &kept.lines {
         let (value, at) = heat.parts();
         let value = if *rests { -value } else { value };
         bytes.extend_from_slice(&number.to_le_bytes());
@@ -103,7 +103,7 @@ fn encode(kept: &Kept) -> Vec<u8> {
 }
 
 /// Never panics.
-fn decode(bytes: &[u8]) -> Option<Kept> {
+fn decode(bytes: &[u8]) -> Option<HeatSnapshot> {
     let body = bytes.get(16..)?;
     let word =
         |bytes: &[u8], at: usize| bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
@@ -116,10 +116,10 @@ fn decode(bytes: &[u8]) -> Option<Kept> {
     let line = |bytes: &[u8]| {
         let value = f32::from_bits(word(bytes, 12)?);
         let heat = Heat::from_parts(value.abs(), word(bytes, 16)?);
-        Some(Line { number: long(bytes, 0)?, born: word(bytes, 8)?, heat, rests: value < 0.0 })
+        Some(HeatRecord { number: long(bytes, 0)?, born: word(bytes, 8)?, heat, rests: value < 0.0 })
     };
     let lines = bytes.get(HEADER..)?.chunks_exact(LINE).map_while(line).collect();
-    Some(Kept { lines, spending })
+    Some(HeatSnapshot { lines, spending })
 }
 
 #[cfg(test)]
@@ -130,10 +130,10 @@ mod tests {
     #[test]
     fn version_one_is_read_for_good() {
         let heat = Heat::from_parts(2.5, 1_800_000_000);
-        let kept = Kept {
+        let kept = HeatSnapshot {
             lines: vec![
-                Line { number: 0x0102_0304_0506_0708, born: 9, heat, rests: false },
-                Line { number: 3, born: 0, heat, rests: true },
+                HeatRecord { number: 0x0102_0304_0506_0708, born: 9, heat, rests: false },
+                HeatRecord { number: 3, born: 0, heat, rests: true },
             ],
             spending: Spending::from_parts(77, 1_800_000_001),
         };

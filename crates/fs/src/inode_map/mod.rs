@@ -45,7 +45,7 @@ use shard::Shard;
 use sum::Sum;
 
 pub use heat::{HeatKey, Heats};
-pub use record::{Decoded, Entry, HeaderError, Record, decode};
+pub use record::{Decoded, HeaderError, InodeEntry, Record, decode};
 
 /// A birth time that no file has.
 const NEVER: Timestamp = Timestamp { secs: i64::MIN, nanos: u32::MAX };
@@ -179,7 +179,7 @@ impl InodeMap {
                 return number;
             }
             let number = number::fresh(key.slot, shard.take_counter());
-            let entry = Entry { number, hops: 0, shared: false, born: None, guard, evicted: None };
+            let entry = InodeEntry { number, hops: 0, shared: false, born: None, guard, evicted: None };
             state.entries.insert(place_of(key), entry);
             records.push(assign(key, entry));
             number
@@ -260,7 +260,7 @@ impl InodeMap {
         if old.is_none() {
             self.lend(number, from.slot);
         }
-        let entry = Entry {
+        let entry = InodeEntry {
             number,
             hops: old.map_or(1, |old| old.hops.saturating_add(1)),
             shared: old.is_some_and(|old| old.shared),
@@ -298,15 +298,15 @@ impl InodeMap {
             Some(entry) if entry.shared => {}
             Some(entry) => {
                 holders.remove(&number);
-                self.put(original, Entry { shared: true, ..entry });
+                self.put(original, InodeEntry { shared: true, ..entry });
             }
             None => {
                 self.lend(number, original.slot);
-                let entry = Entry { number, hops: 0, shared: true, born: None, guard: None, evicted: None };
+                let entry = InodeEntry { number, hops: 0, shared: true, born: None, guard: None, evicted: None };
                 self.put(original, entry);
             }
         }
-        let entry = Entry { number, hops: 0, shared: true, born: None, guard: None, evicted: None };
+        let entry = InodeEntry { number, hops: 0, shared: true, born: None, guard: None, evicted: None };
         self.replace(&mut holders, copy, entry);
     }
 
@@ -457,7 +457,7 @@ impl InodeMap {
     }
 
     /// Gives a file an entry in the place of the one it has, if any.
-    fn replace(&self, holders: &mut Holders, key: BackingKey, entry: Entry) {
+    fn replace(&self, holders: &mut Holders, key: BackingKey, entry: InodeEntry) {
         if self.entry(key).is_some_and(|old| old.number != entry.number) {
             self.drop_entry(holders, key);
         }
@@ -467,7 +467,7 @@ impl InodeMap {
         self.put(key, entry);
     }
 
-    fn put(&self, key: BackingKey, entry: Entry) {
+    fn put(&self, key: BackingKey, entry: InodeEntry) {
         self.shard(key.slot).change(|state, records| {
             state.entries.insert(place_of(key), entry);
             records.push(assign(key, entry));
@@ -504,7 +504,7 @@ impl InodeMap {
         });
     }
 
-    fn entry(&self, key: BackingKey) -> Option<Entry> {
+    fn entry(&self, key: BackingKey) -> Option<InodeEntry> {
         let shard = self.shard(key.slot);
         if shard.is_plain() {
             return None;
@@ -525,7 +525,7 @@ fn place_of(key: BackingKey) -> (u64, u64) {
     (key.foreign_dev, key.ino)
 }
 
-fn assign(key: BackingKey, entry: Entry) -> Record {
+fn assign(key: BackingKey, entry: InodeEntry) -> Record {
     Record::Assign { dev: key.foreign_dev, ino: key.ino, entry }
 }
 

@@ -32,7 +32,7 @@ const EVICTED: u8 = 8;
 
 /// What the map knows of one file that does not have the number of its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry {
+pub struct InodeEntry {
     /// The number users see.
     pub number: u64,
     /// How often the file moved: of two entries with one number, left by a crash, the one with more moves is right.
@@ -57,7 +57,7 @@ pub enum Record {
         /// Inode number on the branch.
         ino: u64,
         /// Its entry.
-        entry: Entry,
+        entry: InodeEntry,
     },
     /// The file has the number of its place again, or is gone.
     Forget {
@@ -136,7 +136,7 @@ pub(super) fn decode_record(bytes: &[u8]) -> Option<Record> {
         1 => Record::Assign {
             dev,
             ino,
-            entry: Entry {
+            entry: InodeEntry {
                 number,
                 hops: u32_at(body, 4),
                 shared: flags & SHARED != 0,

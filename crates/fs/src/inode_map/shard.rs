@@ -11,7 +11,7 @@ use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
 
 use super::InodeMapError;
 use super::log::LogFile;
-use super::record::{Entry, RECORD, Record, decode_record, encode};
+use super::record::{InodeEntry, RECORD, Record, decode_record, encode};
 
 /// Records that wait for a log that cannot be written; beyond this the oldest knowledge is given up.
 const MOST_PENDING: usize = 256 << 20;
@@ -24,7 +24,7 @@ const LEAP: u64 = 1 << 20;
 pub(super) struct Shard {
     /// There is an entry or a lent number.
     busy: AtomicBool,
-    pub(super) state: RankedRwLock<rank::InodeEntries, State>,
+    pub(super) state: RankedRwLock<rank::InodeEntries, ShardEntries>,
     /// Counter of the next made-up number.
     next_fresh: AtomicU64,
     /// Held while the log is written. Locked before `log` and `state`.
@@ -46,8 +46,8 @@ enum Log {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
-    pub(super) entries: FxHashMap<(u64, u64), Entry>,
+pub(super) struct ShardEntries {
+    pub(super) entries: FxHashMap<(u64, u64), InodeEntry>,
     pub(super) lent: FxHashSet<u64>,
     /// Bytes of records that are not in the log yet.
     pending: Vec<u8>,
@@ -60,7 +60,7 @@ impl Shard {
     }
 
     /// Changes the state, notes `records` and writes them as soon as that is safe.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut State, &mut Vec<Record>) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut ShardEntries, &mut Vec<Record>) -> T) -> T {
         let mut records = Vec::new();
         let (result, wrote) = {
             let mut state = self.state.write();

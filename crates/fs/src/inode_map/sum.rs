@@ -3,13 +3,13 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::number::{self, Range};
-use super::record::{Entry, Record};
+use super::record::{InodeEntry, Record};
 
 /// The state of a branch after all records of its log.
 #[derive(Debug, Default)]
 pub(super) struct Sum {
     slot: u16,
-    pub(super) entries: FxHashMap<(u64, u64), Entry>,
+    pub(super) entries: FxHashMap<(u64, u64), InodeEntry>,
     pub(super) lent: FxHashSet<u64>,
     /// Counters of made-up numbers below this may have been used.
     pub(super) counter: u64,

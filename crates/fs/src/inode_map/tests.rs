@@ -299,7 +299,7 @@ fn a_log_of_mostly_dead_records_is_rewritten_when_it_is_read() {
 #[test]
 fn the_bytes_of_the_first_version_stay_as_they_are() {
     let entry =
-        Entry { number: 0x0102, hops: 3, shared: true, born: Some(time(-1)), guard: Some(time(9)), evicted: None };
+        InodeEntry { number: 0x0102, hops: 3, shared: true, born: Some(time(-1)), guard: Some(time(9)), evicted: None };
     let bytes = encode(&Record::Assign { dev: 4, ino: 5, entry });
     let hex = header().iter().chain(&bytes).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/inode_map/fixture-v1.hex");
@@ -324,8 +324,9 @@ fn the_mark_of_a_file_that_a_fill_level_moved_is_of_its_change_time_and_outlives
 fn some_record() -> impl Strategy<Value = Record> {
     let some_time =
         || proptest::option::of((any::<i64>(), any::<u32>()).prop_map(|(secs, nanos)| Timestamp { secs, nanos }));
-    let entry = (any::<u64>(), any::<u32>(), any::<bool>(), some_time(), some_time(), any::<Option<u32>>())
-        .prop_map(|(number, hops, shared, born, guard, evicted)| Entry { number, hops, shared, born, guard, evicted });
+    let entry = (any::<u64>(), any::<u32>(), any::<bool>(), some_time(), some_time(), any::<Option<u32>>()).prop_map(
+        |(number, hops, shared, born, guard, evicted)| InodeEntry { number, hops, shared, born, guard, evicted },
+    );
     prop_oneof![
         (any::<u64>(), any::<u64>(), entry).prop_map(|(dev, ino, entry)| Record::Assign { dev, ino, entry }),
         (any::<u64>(), any::<u64>()).prop_map(|(dev, ino)| Record::Forget { dev, ino }),

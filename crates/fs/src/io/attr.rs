@@ -42,7 +42,7 @@ pub enum NewTime {
 
 /// What is to change.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct AttributeChange {
     /// Permission bits, 07777.
     pub perm: Option<u32>,
     /// Owner.
@@ -63,7 +63,7 @@ pub struct Change {
     pub nothing_by: Option<Asker>,
 }
 
-impl Change {
+impl AttributeChange {
     fn times(&self) -> Option<Timestamps> {
         if self.atime.is_none() && self.mtime.is_none() {
             return None;
@@ -78,7 +78,7 @@ impl Change {
 
     /// What of it changes who may use a directory.
     fn of_rights(&self) -> Option<RightsChange> {
-        let Change { perm, uid, gid, .. } = *self;
+        let AttributeChange { perm, uid, gid, .. } = *self;
         (perm.is_some() || uid.is_some() || gid.is_some()).then_some(RightsChange::Mode { perm, uid, gid })
     }
 
@@ -96,7 +96,7 @@ impl Change {
     }
 }
 
-impl Change {
+impl AttributeChange {
     /// Whether every file system has these times; memory has more.
     fn times_are_common(&self) -> bool {
         let is_common = |time| !matches!(time, Some(NewTime::At(at)) if i32::try_from(at.secs).is_err());
@@ -111,7 +111,7 @@ const STAGED_NAMES: usize = 32;
 
 impl Io {
     /// Changes attributes.
-    pub(crate) fn setattr(&self, node: NodeId, change: &Change) -> OpResult<Attr> {
+    pub(crate) fn setattr(&self, node: NodeId, change: &AttributeChange) -> OpResult<Attr> {
         let node = self.tree.node(node)?;
         if let Some(size) = change.size
             && self.staged.area_of(&node).is_some_and(|staging| self.staged.outgrows(&node, staging.branch.id, size))
@@ -141,7 +141,7 @@ impl Io {
         Ok(attr)
     }
 
-    fn change_dir_attributes(&self, node: &Arc<Node>, change: &Change) -> OpResult<()> {
+    fn change_dir_attributes(&self, node: &Arc<Node>, change: &AttributeChange) -> OpResult<()> {
         let apply = || match change.of_rights() {
             Some(of_rights) => {
                 self.tree.change_dir(node, Some(&of_rights), KernelCache::REPLIED, |copy| change.apply(copy))
@@ -159,7 +159,7 @@ impl Io {
         dir.times.changing(apply, again)
     }
 
-    fn change_file(&self, node: &Arc<Node>, file: &File, change: &Change) -> OpResult<()> {
+    fn change_file(&self, node: &Arc<Node>, file: &File, change: &AttributeChange) -> OpResult<()> {
         {
             let mut state = file.state.write();
             state.disturb();

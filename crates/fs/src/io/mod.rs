@@ -26,7 +26,7 @@ use crate::staging::Staging;
 use crate::tree::Tree;
 use crate::write_back::WriteBack;
 
-pub use attr::{Change, NewTime};
+pub use attr::{AttributeChange, NewTime};
 pub(crate) use attr::{has_trusted, without_trusted};
 pub use data::TreeSpace;
 pub use open::{OpenRequest, Opened};

@@ -18,12 +18,12 @@ const GLANCE: Duration = Duration::from_millis(1);
 pub(crate) struct Releases(AtomicUsize);
 
 /// A release, until this is dropped.
-pub(crate) struct UnderWay<'a>(&'a Releases);
+pub(crate) struct ReleaseGuard<'a>(&'a Releases);
 
 impl Releases {
-    pub(crate) fn begin(&self) -> UnderWay<'_> {
+    pub(crate) fn begin(&self) -> ReleaseGuard<'_> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        UnderWay(self)
+        ReleaseGuard(self)
     }
 
     fn count(&self) -> usize {
@@ -31,7 +31,7 @@ impl Releases {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for ReleaseGuard<'_> {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::SeqCst);
     }

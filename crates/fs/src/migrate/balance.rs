@@ -19,7 +19,7 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::control::protocol::{BalanceSummary, EnforceSummary, MemberShare, Progress, Purpose};
 use crate::error::Error;
 use crate::migrate::Migrations;
-use crate::migrate::enforce::{Judge, Met, Part, Walk};
+use crate::migrate::enforce::{Judge, VisitedFile, WalkOptions, WalkScope};
 use crate::node::Backing;
 
 /// What its moves are put down to.
@@ -65,8 +65,8 @@ impl Migrations {
         let mut summary = BalanceSummary { members: self.shares(&members), ..BalanceSummary::default() };
         let mut noting = Noting { evened, inventory: Inventory::new(members.len()) };
         let (bandwidth, purpose) = (balance.bandwidth, Purpose::Balance);
-        let look = Walk { dry_run: true, bandwidth, purpose, ..Walk::default() };
-        let looked = self.walk_by(look, &Part::Whole, Some(&mut noting), tell);
+        let look = WalkOptions { dry_run: true, bandwidth, purpose, ..WalkOptions::default() };
+        let looked = self.walk_by(look, &WalkScope::Whole, Some(&mut noting), tell);
         take_over(&mut summary, &looked);
         if looked.stopped {
             return Ok(summary);
@@ -77,8 +77,8 @@ impl Migrations {
         summary.bytes_planned = bytes;
         if bytes.0 > 0 {
             let mut tell = |progress: &Progress| tell(&Progress { bytes_total: Some(bytes), ..progress.clone() });
-            let walk = Walk { dry_run: balance.dry_run, ..look };
-            take_over(&mut summary, &self.walk_by(walk, &Part::Whole, Some(&mut moving), &mut tell));
+            let walk = WalkOptions { dry_run: balance.dry_run, ..look };
+            take_over(&mut summary, &self.walk_by(walk, &WalkScope::Whole, Some(&mut moving), &mut tell));
         }
         let (now, planned) = (self.shares(&members), moving.moves.used);
         for (((member, now), planned), id) in summary.members.iter_mut().zip(now).zip(planned).zip(&members) {
@@ -148,8 +148,8 @@ impl Migrations {
     }
 
     /// The branches that a file may move between without any rule moving it again; none while it is in use.
-    fn equals_of(&self, file: &Met<'_>) -> Vec<BranchId> {
-        let Met { names, path, branch, meta } = *file;
+    fn equals_of(&self, file: &VisitedFile<'_>) -> Vec<BranchId> {
+        let VisitedFile { names, path, branch, meta } = *file;
         let node = self.tree.nodes.find(Backing::of(branch, meta));
         let is_open = node.as_ref().and_then(|node| node.file()).is_some_and(|file| {
             let state = file.state.read();
@@ -184,7 +184,7 @@ impl Evened {
     }
 
     /// The directories that are kept together and have a name of a file.
-    fn dirs_of(&self, file: &Met<'_>) -> impl Iterator<Item = Box<[u8]>> {
+    fn dirs_of(&self, file: &VisitedFile<'_>) -> impl Iterator<Item = Box<[u8]>> {
         file.names.iter().filter_map(|name| self.group.kept_together(name)).map(Box::from)
     }
 }
@@ -195,7 +195,7 @@ impl Judge for Noting {
         NAME
     }
 
-    fn target_of(&mut self, migrations: &Migrations, file: &Met<'_>) -> Option<BranchId> {
+    fn target_of(&mut self, migrations: &Migrations, file: &VisitedFile<'_>) -> Option<BranchId> {
         let evened = &self.evened;
         let on = evened.place(file.branch.id)?;
         let equals = migrations.equals_of(file);
@@ -211,7 +211,7 @@ impl Judge for Moving {
         NAME
     }
 
-    fn target_of(&mut self, _: &Migrations, file: &Met<'_>) -> Option<BranchId> {
+    fn target_of(&mut self, _: &Migrations, file: &VisitedFile<'_>) -> Option<BranchId> {
         let evened = &self.evened;
         let on = evened.place(file.branch.id)?;
         let to = self.moves.target_of(&Backing::of(file.branch, file.meta), on, evened.dirs_of(file))?;

@@ -25,8 +25,8 @@ use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::{Branch, ErrorSource, Online};
 use crate::migrate::Migrations;
-use crate::migrate::moving::{Cause, InBatch, MovedLink, NotMoved, Pace, Taken};
-use crate::migrate::transfer::{MadeDirs, Migration, Names, drop_copy, end_move, note_synced};
+use crate::migrate::moving::{Cause, InBatch, MovedLink, NotMoved, Pace, ReservedSpace};
+use crate::migrate::transfer::{MadeDirs, Migration, NodeNames, drop_copy, end_move, note_synced};
 use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{
@@ -187,7 +187,7 @@ impl Migrations {
     fn copy_member<'a>(
         &self,
         migration: Migration<'a>,
-        names: &Names,
+        names: &NodeNames,
         ends: &BatchEnds,
     ) -> Result<Joins<'a>, NotMoved> {
         if names.len() != 1 || migration.backing.branch != ends.from.branch.id {
@@ -243,7 +243,7 @@ impl Migrations {
         note_synced(&unsynced, to.id);
         // Whether each still belongs there is judged by what the copies left.
         to.invalidate_space();
-        let mut taken = Taken { bytes, files: members.len() as u64 + INTENT };
+        let mut taken = ReservedSpace { bytes, files: members.len() as u64 + INTENT };
         let mut moved = Vec::with_capacity(members.len());
         for member in members {
             let in_batch = InBatch { batch: *batch, path: &member.path, taken };

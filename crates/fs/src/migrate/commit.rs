@@ -69,7 +69,7 @@ pub(crate) fn commit_guarded(
     // As they were when the move was made ready: one that went offline since may hang.
     let ends = [to, Endpoint { branch: &source.branch, online: &source.online }];
     let Some(guarded) = ends.into_iter().find(|end| end.online.guarded) else { return commit() };
-    let mut watch = Watch { ends, seen: decision.call(), since: Instant::now() };
+    let mut watch = CommitWatchdog { ends, seen: decision.call(), since: Instant::now() };
     let wait = |queued| watch.may_wait(queued, &decision);
     match workers::apart(guarded.online.workers.as_ref(), commit, wait) {
         Ok(done) => return done,
@@ -85,13 +85,13 @@ pub(crate) fn commit_guarded(
 
 /// Whether a commit on another thread is waited for. A local disk may take its time, as for every other call; another
 /// whose call lasts too long goes offline.
-struct Watch<'a> {
+struct CommitWatchdog<'a> {
     ends: [Endpoint<'a>; 2],
     seen: Call,
     since: Instant,
 }
 
-impl Watch<'_> {
+impl CommitWatchdog<'_> {
     fn may_wait(&mut self, queued: bool, decision: &Decision) -> bool {
         let call = decision.call();
         let [target, source] = self.ends;

@@ -43,7 +43,7 @@ impl Endpoint<'_> {
 
 /// What a copy between two branches has to heed.
 #[derive(Clone, Copy)]
-pub(crate) struct Copying<'a> {
+pub(crate) struct CopyOptions<'a> {
     pub(crate) from: Endpoint<'a>,
     pub(crate) to: Endpoint<'a>,
     /// Set to end it.
@@ -66,10 +66,10 @@ impl Migrations {
     /// any more.
     pub(crate) fn copy_over<T: Send + 'static>(
         &self,
-        copying: Copying<'_>,
+        copying: CopyOptions<'_>,
         copy: impl FnOnce(&Limits<'_>) -> Result<T, RelocateError> + Send + 'static,
     ) -> Result<T, NotMoved> {
-        let Copying { from, to, cancel, pace, durability, flusher_sees: holds } = copying;
+        let CopyOptions { from, to, cancel, pace, durability, flusher_sees: holds } = copying;
         let flusher = holds.and_then(|_| self.write_back.flusher_of_branch(to.branch.id));
         let holds = holds.unwrap_or(Holds::Nothing);
         let Some(guarded) = [to, from].into_iter().find(|end| end.online.guarded) else {
@@ -109,7 +109,7 @@ impl Migrations {
             };
             copy_within_limit(flusher, holds, limits, copy)
         };
-        let mut watch = Watch { seen: 0, since: Instant::now(), ended: None };
+        let mut watch = CopyWatchdog { seen: 0, since: Instant::now(), ended: None };
         let wait = |queued| {
             let before = watch.since;
             let may_wait =
@@ -154,14 +154,14 @@ fn counted<T>(done: Result<T, RelocateError>, from: Endpoint<'_>, to: Endpoint<'
 }
 
 /// Whether a copy on another thread is waited for.
-struct Watch {
+struct CopyWatchdog {
     seen: u64,
     since: Instant,
     /// When it was asked to end.
     ended: Option<Instant>,
 }
 
-impl Watch {
+impl CopyWatchdog {
     fn may_wait(&mut self, queued: bool, apart: &Apart, farewell: Duration) -> bool {
         if let Some(ended) = self.ended {
             return ended.elapsed() < farewell;

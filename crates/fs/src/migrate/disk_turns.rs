@@ -24,7 +24,7 @@ use crate::disk::devices::{DiskLoad, Sysfs};
 use crate::disk::file_system::btrfs_uuid;
 use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::migrate::give_way;
-use crate::migrate::give_way::{Found, TICK, WORK};
+use crate::migrate::give_way::{DiskUse, TICK, WORK};
 
 /// How long a move keeps its turn while others wait for it.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -45,13 +45,13 @@ type Disks = BTreeSet<Disk>;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct DiskTurns {
-    line: LeafMutex<rank::DiskTurns, Line>,
+    line: LeafMutex<rank::DiskTurns, TurnQueue>,
     wake: Condvar,
     sysfs: Sysfs,
 }
 
 #[derive(Default)]
-struct Line {
+struct TurnQueue {
     /// Moves that have or want a turn, in the order in which they came.
     moves: Vec<(u64, Arc<Disks>)>,
     next: u64,
@@ -69,7 +69,7 @@ pub(crate) struct DiskTurn<'a> {
     since: Cell<Instant>,
 }
 
-impl Line {
+impl TurnQueue {
     fn arrive(&mut self, disks: &Arc<Disks>) -> u64 {
         self.next += 1;
         self.moves.push((self.next, Arc::clone(disks)));
@@ -147,14 +147,14 @@ impl DiskTurn<'_> {
     /// Between two pieces of a copy: rests while others use the disks, and lets other moves go first after a long time.
     /// True: it has rested for others. `stop` ends the wait; the copy is to end then, too.
     pub(crate) fn pause(&self, stop: &dyn Fn() -> bool) -> bool {
-        let found = if self.turns.line.lock().is_look_due(&self.disks) { self.rest(stop) } else { Found::Idle };
+        let found = if self.turns.line.lock().is_look_due(&self.disks) { self.rest(stop) } else { DiskUse::Idle };
         if self.since.get().elapsed() >= LONGEST {
             self.let_others_go_first(stop);
         }
-        found == Found::Busy
+        found == DiskUse::Busy
     }
 
-    fn rest(&self, stop: &dyn Fn() -> bool) -> Found {
+    fn rest(&self, stop: &dyn Fn() -> bool) -> DiskUse {
         let tick = || {
             if stop() {
                 return false;
@@ -163,7 +163,7 @@ impl DiskTurn<'_> {
             true
         };
         let has_device = self.disks.iter().any(|disk| matches!(disk, Disk::Device(_)));
-        let found = if has_device { give_way::rest(|| self.turns.loads(&self.disks), tick) } else { Found::Idle };
+        let found = if has_device { give_way::rest(|| self.turns.loads(&self.disks), tick) } else { DiskUse::Idle };
         let now = Instant::now();
         self.turns.line.lock().looked.extend(self.disks.iter().map(|disk| (disk.clone(), now)));
         found

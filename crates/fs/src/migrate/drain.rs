@@ -15,7 +15,7 @@ use crate::control::protocol::{BranchState, EnforceSummary, Progress, Purpose};
 use crate::error::{Error, OpResult, Twice};
 use crate::ground::at::DirAt;
 use crate::ground::creds::Caller;
-use crate::migrate::{Migrations, Walk};
+use crate::migrate::{Migrations, WalkOptions};
 use crate::node::{Node, NodeId, path_of};
 use crate::placement::NewFile;
 use crate::tree::Pinned;
@@ -31,7 +31,7 @@ impl Migrations {
         let unkept = |error| Error::DrainUnkept { name: name.to_owned(), source: error };
         branch.set_draining(true).map_err(unkept)?;
         let bandwidth = self.context.settings().enforce.bandwidth;
-        let walk = Walk { dry_run: false, bandwidth, only: Some(branch.id), purpose: Purpose::Drain };
+        let walk = WalkOptions { dry_run: false, bandwidth, only: Some(branch.id), purpose: Purpose::Drain };
         let summary = self.enforce(walk, &mut |progress| tell(progress) && branch.draining());
         if !branch.draining() {
             return Err(Error::DrainStopped { name: name.to_owned() });

@@ -35,18 +35,18 @@ use crate::migrate::enforce::gather::{ToMove, Ways};
 use crate::migrate::enforce::planned::Planned;
 use crate::migrate::enforce::warm::{MOST_WARM, WarmFile};
 use crate::migrate::moving::{Cause, NotMoved};
-use crate::migrate::walks::UnderWay;
+use crate::migrate::walks::WalkGuard;
 use crate::node::{Backing, Node, NodeId, path_of};
 use crate::relocate::{RelocateError, Throttle};
 use crate::tree::Pinned;
 use crate::warning::Subject;
 
 use judge::Target;
-pub(crate) use judge::{Judge, Met};
+pub(crate) use judge::{Judge, VisitedFile};
 
 /// What a walk is to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Walk {
+pub struct WalkOptions {
     /// Only say what would move.
     pub dry_run: bool,
     /// Bytes a second at most.
@@ -58,7 +58,7 @@ pub struct Walk {
 }
 
 /// What of the tree is walked.
-pub(crate) enum Part {
+pub(crate) enum WalkScope {
     Whole,
     /// What is below a directory.
     Below(Arc<Node>),
@@ -69,9 +69,9 @@ pub(crate) enum Part {
 /// One name of a file with several.
 type Name = (Arc<Node>, OsString);
 
-struct Walker<'a> {
+struct EnforceWalker<'a> {
     migrations: &'a Migrations,
-    walk: Walk,
+    walk: WalkOptions,
     /// In place of the rules.
     judge: Option<&'a mut dyn Judge>,
     throttle: Option<Arc<Throttle>>,
@@ -86,7 +86,7 @@ struct Walker<'a> {
     /// Files with several links, and their names as far as met.
     linked: FxHashMap<Backing, (Meta, Vec<Name>)>,
     stopped: bool,
-    under_way: UnderWay<'a>,
+    under_way: WalkGuard<'a>,
     /// The moves that wait, or that a dry run has told.
     planned: Planned,
     /// Small files that wait for others with the same way.
@@ -98,8 +98,8 @@ struct Walker<'a> {
 impl Migrations {
     /// Walks the tree. `tell` receives each file that moves and, now and then, how far the walk is. It ends the walk by
     /// returning false, even in the middle of a file: what was copied of that file is dropped.
-    pub(crate) fn enforce(&self, walk: Walk, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
-        let summary = self.walk(walk, &Part::Whole, tell);
+    pub(crate) fn enforce(&self, walk: WalkOptions, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
+        let summary = self.walk(walk, &WalkScope::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
             self.context.unwarn(&Subject::Misplaced);
         }
@@ -112,25 +112,30 @@ impl Migrations {
     }
 
     /// As `enforce`, of a part of the tree.
-    pub(crate) fn walk(&self, walk: Walk, part: &Part, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
+    pub(crate) fn walk(
+        &self,
+        walk: WalkOptions,
+        part: &WalkScope,
+        tell: &mut dyn FnMut(&Progress) -> bool,
+    ) -> EnforceSummary {
         self.walk_by(walk, part, None, tell)
     }
 
     /// As `walk`, by somebody else's word in place of the rules.
     pub(crate) fn walk_by<'a>(
         &'a self,
-        walk: Walk,
-        part: &'a Part,
+        walk: WalkOptions,
+        part: &'a WalkScope,
         judge: Option<&'a mut dyn Judge>,
         tell: &'a mut dyn FnMut(&Progress) -> bool,
     ) -> EnforceSummary {
         let (root, sought) = match part {
-            Part::Whole => (&self.tree.root, None),
-            Part::Below(dir) => (dir, None),
-            Part::Files(files) => (&self.tree.root, Some(files.clone())),
+            WalkScope::Whole => (&self.tree.root, None),
+            WalkScope::Below(dir) => (dir, None),
+            WalkScope::Files(files) => (&self.tree.root, Some(files.clone())),
         };
         let inodes_total = if root.id == NodeId::ROOT { self.inodes_in_use() } else { None };
-        let mut walker = Walker {
+        let mut walker = EnforceWalker {
             migrations: self,
             walk,
             judge,
@@ -139,7 +144,7 @@ impl Migrations {
             progress: Progress { inodes_total, ..Progress::default() },
             summary: EnforceSummary::default(),
             sought,
-            is_part: matches!(part, Part::Below(_)),
+            is_part: matches!(part, WalkScope::Below(_)),
             linked: FxHashMap::default(),
             stopped: false,
             under_way: self.begin_walk(
@@ -181,7 +186,7 @@ fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
     found.as_ref().is_err_and(|error| error.is_missing() || *error == OpError::Stale)
 }
 
-impl Walker<'_> {
+impl EnforceWalker<'_> {
     fn run(&mut self, root: Pinned<'_>) {
         let migrations = self.migrations;
         let mut stack = vec![root];
@@ -330,7 +335,7 @@ impl Walker<'_> {
             return;
         }
         let path = path_of(dir, &name);
-        let found = Met { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta };
+        let found = VisitedFile { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta };
         let Some(Target { branch: target, event, warmth }) = self.target_of(&found) else { return };
         if let Some(warmth) = warmth.filter(|_| !self.walk.dry_run) {
             let found = WarmFile { dir: Arc::clone(dir), name, meta: *meta, event };
@@ -496,7 +501,7 @@ impl Walker<'_> {
             let Ok(branch) = self.migrations.branches.get(backing.branch) else { continue };
             let paths: Vec<_> = names.iter().map(|(dir, name)| path_of(dir, name)).collect();
             let Some(path) = self.deciding(&paths, &branch, &meta) else { continue };
-            let found = Met { names: &paths, path, branch: &branch, meta: &meta };
+            let found = VisitedFile { names: &paths, path, branch: &branch, meta: &meta };
             let Some(Target { branch: target, event, warmth }) = self.target_of(&found) else { continue };
             if self.walk.dry_run {
                 self.note_moved(&meta, MoveEvent { outcome: MoveOutcome::WouldMove, ..event });

@@ -24,7 +24,7 @@ const LOAD: Duration = Duration::from_millis(2);
 
 /// What a look has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum DiskUse {
     /// Nobody else uses the disks.
     Idle,
     /// The move has rested for others.
@@ -33,23 +33,23 @@ pub(super) enum Found {
 
 /// Rests while others use the disks. `look`: what the disks are doing; `tick` waits, and ends the rest by returning
 /// false.
-pub(super) fn rest(look: impl Fn() -> Vec<DiskLoad>, mut tick: impl FnMut() -> bool) -> Found {
+pub(super) fn rest(look: impl Fn() -> Vec<DiskLoad>, mut tick: impl FnMut() -> bool) -> DiskUse {
     let mut ticks = 0..MOST_TICKS;
     let mut goes_on = || ticks.next().is_some() && tick();
     let mut before = look();
     while before.iter().any(|load| load.in_flight > 0) {
         if !goes_on() {
-            return Found::Busy;
+            return DiskUse::Busy;
         }
         before = look();
     }
-    let mut found = Found::Idle;
+    let mut found = DiskUse::Idle;
     while goes_on() {
         let now = look();
         if !are_used(&before, &now) {
             break;
         }
-        (found, before) = (Found::Busy, now);
+        (found, before) = (DiskUse::Busy, now);
     }
     found
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     /// Rests beside disks that do what `load` says at each tick; how many ticks it rested.
-    fn rested(load: impl Fn(u32) -> Vec<(u64, u64)>) -> (Found, u32) {
+    fn rested(load: impl Fn(u32) -> Vec<(u64, u64)>) -> (DiskUse, u32) {
         let ticks = Cell::new(0);
         let loads = |tick: u32| -> Vec<DiskLoad> {
             let of_disk = |(in_flight, ms): (u64, u64)| DiskLoad { in_flight, in_queue: Duration::from_millis(ms) };
@@ -86,42 +86,42 @@ mod tests {
 
     #[test]
     fn beside_idle_disks_a_move_goes_on_after_one_look() {
-        assert_eq!(rested(|_| vec![(0, 4000), (0, 7)]), (Found::Idle, 1));
-        assert_eq!(rested(|_| Vec::new()), (Found::Idle, 1), "disks that do not say what they do");
+        assert_eq!(rested(|_| vec![(0, 4000), (0, 7)]), (DiskUse::Idle, 1));
+        assert_eq!(rested(|_| Vec::new()), (DiskUse::Idle, 1), "disks that do not say what they do");
     }
 
     #[test]
     fn a_move_does_not_give_way_to_its_own_writes() {
         // They are answered in the first five ticks, and count then.
         let own = |tick: u32| vec![(5_u64.saturating_sub(u64::from(tick)), u64::from(tick.min(5)) * 100)];
-        assert_eq!(rested(own), (Found::Idle, 6));
+        assert_eq!(rested(own), (DiskUse::Idle, 6));
     }
 
     #[test]
     fn a_move_rests_while_others_wait_for_one_of_its_disks() {
         // Requests that are answered between two looks, for twenty ticks.
         let quick = |tick: u32| vec![(0, 0), (0, u64::from(tick.min(20)) * 5)];
-        assert_eq!(rested(quick), (Found::Busy, 21));
+        assert_eq!(rested(quick), (DiskUse::Busy, 21));
         // One that hangs on from look to look.
         let slow = |tick: u32| vec![(u64::from((1..30).contains(&tick)), 0)];
-        assert_eq!(rested(slow), (Found::Busy, 30));
+        assert_eq!(rested(slow), (DiskUse::Busy, 30));
     }
 
     #[test]
     fn a_request_now_and_then_holds_no_move_up() {
-        assert_eq!(rested(|tick| vec![(0, u64::from(tick))]), (Found::Idle, 1));
+        assert_eq!(rested(|tick| vec![(0, u64::from(tick))]), (DiskUse::Idle, 1));
     }
 
     #[test]
     fn on_disks_that_are_always_busy_a_move_goes_on_after_its_longest_rest() {
-        assert_eq!(rested(|_| vec![(1, 0)]), (Found::Busy, MOST_TICKS));
-        assert_eq!(rested(|tick| vec![(0, u64::from(tick) * 10)]), (Found::Busy, MOST_TICKS));
+        assert_eq!(rested(|_| vec![(1, 0)]), (DiskUse::Busy, MOST_TICKS));
+        assert_eq!(rested(|tick| vec![(0, u64::from(tick) * 10)]), (DiskUse::Busy, MOST_TICKS));
         assert_eq!(TICK * MOST_TICKS, WORK * 3, "a quarter of the time is left for the move");
     }
 
     #[test]
     fn a_rest_ends_when_the_pool_does() {
         let busy = || vec![DiskLoad { in_flight: 1, in_queue: Duration::ZERO }];
-        assert_eq!(rest(busy, || false), Found::Busy);
+        assert_eq!(rest(busy, || false), DiskUse::Busy);
     }
 }

@@ -49,7 +49,7 @@ use crate::write_back::WriteBack;
 
 pub(crate) use balance::Balance;
 pub(crate) use commit::COMMIT_PATIENCE;
-pub use enforce::Walk;
+pub use enforce::WalkOptions;
 pub(crate) use mover::{MOVERS, is_due};
 pub(crate) use moving::NotMoved;
 pub(crate) use moving::{Cause, MoveSeqGuard, Pace, show};

@@ -34,7 +34,7 @@ use crate::warning::{Subject, Warning};
 
 /// Files waiting for their move.
 pub(crate) struct Mover {
-    queue: LeafMutex<rank::MoverQueue, Queue>,
+    queue: LeafMutex<rank::MoverQueue, MoveQueue>,
     wake: Condvar,
 }
 
@@ -66,12 +66,12 @@ impl Lane {
 
 /// Each file once.
 #[derive(Default)]
-struct Queue {
-    ready: BTreeMap<Lane, VecDeque<Waiting>>,
+struct MoveQueue {
+    ready: BTreeMap<Lane, VecDeque<QueuedMove>>,
     /// Those that are ready.
     known: FxHashSet<NodeId>,
     /// Not before that time.
-    later: Vec<(Instant, Waiting)>,
+    later: Vec<(Instant, QueuedMove)>,
     /// In which a thread moves a file now.
     busy: SmallVec<[Lane; MOVERS]>,
     /// Files that were ready so far.
@@ -79,7 +79,7 @@ struct Queue {
 }
 
 /// A file that is to move.
-struct Waiting {
+struct QueuedMove {
     node: Arc<Node>,
     lane: Lane,
     /// Its place among all that were ready.
@@ -88,22 +88,22 @@ struct Waiting {
     tries: u32,
 }
 
-impl Queue {
+impl MoveQueue {
     /// Whether it was not waiting yet. One that waits for a later time is ready now: something has changed.
     fn push(&mut self, node: &Arc<Node>, lane: Lane) -> bool {
         if !self.known.insert(node.id) {
             return false;
         }
         self.arrived += 1;
-        let waiting = Waiting { node: Arc::clone(node), lane, number: self.arrived, tries: 0 };
+        let waiting = QueuedMove { node: Arc::clone(node), lane, number: self.arrived, tries: 0 };
         self.ready.entry(lane).or_default().push_back(waiting);
         let waited = self.later.iter().position(|(_, waiting)| waiting.node.id == node.id);
         waited.map(|at| self.later.swap_remove(at)).is_none()
     }
 
     /// The next files of the free lane in which a file waits longest, as many as may move together; it is busy from now
-    /// on, until [`Queue::leave`].
-    fn pop(&mut self, now: Instant) -> Option<Vec<Waiting>> {
+    /// on, until [`MoveQueue::leave`].
+    fn pop(&mut self, now: Instant) -> Option<Vec<QueuedMove>> {
         let due = self.later.iter().position(|(due, waiting)| *due <= now && self.is_free(waiting.lane));
         let waiting = if let Some(due) = due {
             vec![self.later.swap_remove(due).1]
@@ -137,7 +137,7 @@ impl Queue {
     }
 
     /// All that wait.
-    fn take(&mut self) -> Vec<Waiting> {
+    fn take(&mut self) -> Vec<QueuedMove> {
         self.known.clear();
         let ready = std::mem::take(&mut self.ready).into_values().flatten();
         ready.chain(self.later.drain(..).map(|(_, waiting)| waiting)).collect()
@@ -153,7 +153,7 @@ const MOST_NAMES: u32 = 64;
 
 /// Whether a file gets another turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum Requeue {
     Over,
     Later,
 }
@@ -175,7 +175,7 @@ impl Mover {
     }
 
     /// Gives a file that had its turn another one. `false`: it is queued anew already.
-    fn again(&self, waiting: Waiting, due: Instant) -> bool {
+    fn again(&self, waiting: QueuedMove, due: Instant) -> bool {
         let mut queue = self.queue.lock();
         if queue.known.contains(&waiting.node.id) {
             return false;
@@ -187,7 +187,7 @@ impl Mover {
 
     /// The next files whose time has come, all of one lane; waits for one. `None`: the pool ends. `done`: the lane of
     /// those before.
-    fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Vec<Waiting>> {
+    fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Vec<QueuedMove>> {
         let mut queue = self.queue.lock();
         if let Some(lane) = done {
             queue.leave(lane);
@@ -317,19 +317,19 @@ impl Migrations {
     }
 
     /// Moves files where they belong now, those with the same way together.
-    fn move_taken(&self, waiting: Vec<Waiting>) {
-        let mut ways: BTreeMap<([BranchId; 2], Cause), Vec<Waiting>> = BTreeMap::new();
+    fn move_taken(&self, waiting: Vec<QueuedMove>) {
+        let mut ways: BTreeMap<([BranchId; 2], Cause), Vec<QueuedMove>> = BTreeMap::new();
         for waiting in waiting {
             match self.evaluate_again(&waiting.node) {
                 Some(way) => ways.entry(way).or_default().push(waiting),
-                None => self.end_turn(waiting, Turn::Over),
+                None => self.end_turn(waiting, Requeue::Over),
             }
         }
         for (([_, target], cause), mut waiting) in ways {
             while !waiting.is_empty() {
                 if cause == Cause::Warm && !self.placement.may_move_by_heat() {
                     // A later close, or the enforcer, finds them.
-                    waiting.drain(..).for_each(|waiting| self.end_turn(waiting, Turn::Over));
+                    waiting.drain(..).for_each(|waiting| self.end_turn(waiting, Requeue::Over));
                     break;
                 }
                 self.move_first_of(&mut waiting, (target, cause));
@@ -337,7 +337,7 @@ impl Migrations {
         }
     }
 
-    fn move_first_of(&self, waiting: &mut Vec<Waiting>, (target, cause): (BranchId, Cause)) {
+    fn move_first_of(&self, waiting: &mut Vec<QueuedMove>, (target, cause): (BranchId, Cause)) {
         let nodes: Vec<_> = waiting.iter().map(|waiting| Arc::clone(&waiting.node)).collect();
         let moved = self.until_the_end(|pace| self.transfer_first(&nodes, target, cause, pace));
         let rest = waiting.split_off(moved.len().min(waiting.len()));
@@ -356,11 +356,11 @@ impl Migrations {
         }
     }
 
-    fn end_turn(&self, waiting: Waiting, turn: Turn) {
-        let Waiting { node, lane, number, tries } = waiting;
-        if turn == Turn::Later && tries < RETRIES {
+    fn end_turn(&self, waiting: QueuedMove, turn: Requeue) {
+        let QueuedMove { node, lane, number, tries } = waiting;
+        if turn == Requeue::Later && tries < RETRIES {
             let due = Instant::now() + FIRST_RETRY * 2_u32.pow(tries);
-            if self.mover.again(Waiting { node: Arc::clone(&node), lane, number, tries: tries + 1 }, due) {
+            if self.mover.again(QueuedMove { node: Arc::clone(&node), lane, number, tries: tries + 1 }, due) {
                 return;
             }
         } else if tries >= RETRIES
@@ -406,8 +406,8 @@ impl Migrations {
         self.placement.may_move_by_heat().then_some(([branch.id, target], Cause::Warm))
     }
 
-    fn move_queued(&self, node: &Arc<Node>) -> Turn {
-        let Some(([_, target], cause)) = self.evaluate_again(node) else { return Turn::Over };
+    fn move_queued(&self, node: &Arc<Node>) -> Requeue {
+        let Some(([_, target], cause)) = self.evaluate_again(node) else { return Requeue::Over };
         let moved = self.until_the_end(|pace| self.transfer(node, target, cause, pace));
         self.note_moved_queued(node, target, moved)
     }
@@ -418,7 +418,7 @@ impl Migrations {
         run(Pace { stop: Some(&stop), ..Pace::default() })
     }
 
-    fn note_moved_queued(&self, node: &Arc<Node>, target: BranchId, moved: MoveResult) -> Turn {
+    fn note_moved_queued(&self, node: &Arc<Node>, target: BranchId, moved: MoveResult) -> Requeue {
         match moved {
             Ok(bytes) => tracing::debug!(path = %show(node), to = %self.placement.branch_name(target), %bytes, "moved"),
             Err(why @ (NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated)) => {
@@ -432,7 +432,7 @@ impl Migrations {
                     self.moves_left.store(true, Ordering::Relaxed);
                 }
                 if matches!(why, NotMoved::Mapped | NotMoved::Outdated) {
-                    return Turn::Later;
+                    return Requeue::Later;
                 }
             }
             Err(why) if why.is_gone() || node.path() == b"/" => {}
@@ -448,7 +448,7 @@ impl Migrations {
                 self.context.warn(Subject::Move(path), &warning);
             }
         }
-        Turn::Over
+        Requeue::Over
     }
 
     /// As `transfer`, but a relocation of the same file that is under way gives way. The call waits for what still has

@@ -112,7 +112,7 @@ impl MovedLink {
 
 /// What copies take on their branch that are not in their place yet.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Taken {
+pub(crate) struct ReservedSpace {
     pub(crate) bytes: ByteSize,
     /// Inodes.
     pub(crate) files: u64,
@@ -124,7 +124,7 @@ pub(crate) struct InBatch<'a> {
     /// What the intent says of it.
     pub(crate) path: &'a [u8],
     /// By the copies of the batch, its own with them.
-    pub(crate) taken: Taken,
+    pub(crate) taken: ReservedSpace,
 }
 
 impl InBatch<'_> {

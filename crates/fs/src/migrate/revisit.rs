@@ -22,10 +22,10 @@ use crate::control::protocol::Purpose;
 use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
-use crate::migrate::enforce::Part;
+use crate::migrate::enforce::WalkScope;
 use crate::migrate::mover::is_due;
 use crate::migrate::warm::Warmed;
-use crate::migrate::{Migrations, Walk};
+use crate::migrate::{Migrations, WalkOptions};
 use crate::node::{Backing, Node};
 
 /// Changes within this time are searched for by the same walk.
@@ -42,12 +42,12 @@ const MOST_WARMED: usize = 1024;
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Revisits {
-    due: LeafMutex<rank::RevisitsDue, Due>,
+    due: LeafMutex<rank::RevisitsDue, PendingRevisits>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct Due {
+struct PendingRevisits {
     /// Each has a reference.
     dirs: VecDeque<Arc<Node>>,
     files: FxHashSet<Backing>,
@@ -62,14 +62,14 @@ struct Due {
     warmed: VecDeque<Warmed>,
 }
 
-impl Due {
+impl PendingRevisits {
     /// What is walked next; `at_once`: also what has time.
-    fn take(&mut self, at_once: bool) -> Option<Part> {
+    fn take(&mut self, at_once: bool) -> Option<WalkScope> {
         if let Some(dir) = self.dirs.pop_front() {
-            return Some(Part::Below(dir));
+            return Some(WalkScope::Below(dir));
         }
         self.search_at.take_if(|at| at_once || *at <= Instant::now())?;
-        Some(Part::Files(std::mem::take(&mut self.files)))
+        Some(WalkScope::Files(std::mem::take(&mut self.files)))
     }
 }
 
@@ -234,11 +234,14 @@ impl Migrations {
         }
     }
 
-    fn revisit(&self, part: Part) {
+    fn revisit(&self, part: WalkScope) {
         let began = Instant::now();
         self.context.count(Metric::NameWalks);
-        let walk =
-            Walk { bandwidth: self.context.settings().enforce.bandwidth, purpose: Purpose::Renamed, ..Walk::default() };
+        let walk = WalkOptions {
+            bandwidth: self.context.settings().enforce.bandwidth,
+            purpose: Purpose::Renamed,
+            ..WalkOptions::default()
+        };
         let summary = self.walk(walk, &part, &mut |_| true);
         if summary.stopped {
             self.moves_left.store(true, Ordering::Relaxed);
@@ -247,9 +250,9 @@ impl Migrations {
             tracing::info!(?summary, "moved files whose new names belong on other branches");
         }
         match part {
-            Part::Whole => {}
-            Part::Below(dir) => self.tree.nodes.release(&dir, 1),
-            Part::Files(_) => self.revisits.due.lock().rests_until = Some(Instant::now() + began.elapsed() * REST),
+            WalkScope::Whole => {}
+            WalkScope::Below(dir) => self.tree.nodes.release(&dir, 1),
+            WalkScope::Files(_) => self.revisits.due.lock().rests_until = Some(Instant::now() + began.elapsed() * REST),
         }
     }
 }

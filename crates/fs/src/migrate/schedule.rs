@@ -14,7 +14,7 @@ use umbrella_policy::schedule::{Schedule, Weekday};
 
 use crate::control::protocol::Purpose;
 use crate::ground::advice::advised;
-use crate::migrate::{Migrations, Walk};
+use crate::migrate::{Migrations, WalkOptions};
 use crate::warning::Warning;
 
 const A_MINUTE: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
@@ -78,10 +78,10 @@ impl Migrations {
     }
 
     fn move_what_was_left(&self) {
-        let walk = Walk {
+        let walk = WalkOptions {
             bandwidth: self.context.settings().enforce.bandwidth,
             purpose: Purpose::Recovery,
-            ..Walk::default()
+            ..WalkOptions::default()
         };
         tracing::info!("the last mount did not end in order: the enforcer looks for files that wait for their move");
         // What is left from now on counts anew.
@@ -94,10 +94,10 @@ impl Migrations {
     }
 
     fn walk_in_the_hours(&self) {
-        let walk = Walk {
+        let walk = WalkOptions {
             bandwidth: self.context.settings().enforce.bandwidth,
             purpose: Purpose::Schedule,
-            ..Walk::default()
+            ..WalkOptions::default()
         };
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.

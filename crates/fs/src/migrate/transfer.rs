@@ -34,9 +34,11 @@ use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
 use crate::migrate::commit::commit_guarded;
-use crate::migrate::copying::{Copying, Endpoint, TempCopy};
+use crate::migrate::copying::{CopyOptions, Endpoint, TempCopy};
 use crate::migrate::disk_turns::DiskTurn;
-use crate::migrate::moving::{Cause, InBatch, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, Pace, Taken, show};
+use crate::migrate::moving::{
+    Cause, InBatch, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, Pace, ReservedSpace, show,
+};
 use crate::node::{Backing, FileState, Handle, Node, key_of, path_of};
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
@@ -60,10 +62,10 @@ pub(crate) struct Migration<'a> {
 }
 
 /// What a file is when its move begins: its inode, and the names that are known.
-pub(crate) type MoveBegun = (Backing, Names);
+pub(crate) type MoveBegun = (Backing, NodeNames);
 /// Directories on a new branch that were made for a move.
 pub(crate) type MadeDirs = Vec<(Arc<Node>, DirAt)>;
-pub(crate) type Names = SmallVec<[(Arc<Node>, OsString); 1]>;
+pub(crate) type NodeNames = SmallVec<[(Arc<Node>, OsString); 1]>;
 
 impl Migration<'_> {
     fn to(&self) -> Endpoint<'_> {
@@ -327,7 +329,8 @@ impl Migrations {
         // For a file that leaves staging the flusher is informed once the file has its name, and the caller that let it
         // leave waits for it.
         let flusher_sees = (*cause != Cause::Staged).then(|| cause.holds());
-        let copying = Copying { from, to: migration.to(), cancel, pace: *pace, durability: *durability, flusher_sees };
+        let copying =
+            CopyOptions { from, to: migration.to(), cancel, pace: *pace, durability: *durability, flusher_sees };
         let (online, abilities) = (Arc::clone(&migration.online), migration.target.abilities());
         let copy = move |limits: &Limits<'_>| {
             let hidden = online.hidden.as_ref().ok_or(RelocateError::Changed)?;
@@ -347,7 +350,7 @@ impl Migrations {
         first: &MovedLink,
         paths: &[Vec<u8>],
         migration: &Migration<'_>,
-        taken: Taken,
+        taken: ReservedSpace,
     ) -> Result<bool, NotMoved> {
         let target = migration.target.id;
         let Some(path) = paths.first() else { return Ok(false) };
@@ -423,7 +426,7 @@ impl Migrations {
         if in_batch.is_none() {
             first.verify_unchanged(copied)?;
         }
-        let taken = in_batch.map_or(Taken { bytes: copied.bytes, files: 1 }, |in_batch| in_batch.taken);
+        let taken = in_batch.map_or(ReservedSpace { bytes: copied.bytes, files: 1 }, |in_batch| in_batch.taken);
         if cause.is_background() && !self.still_belongs(first, &paths, migration, taken)? {
             return Err(NotMoved::Outdated);
         }

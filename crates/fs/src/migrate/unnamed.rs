@@ -18,7 +18,7 @@ use crate::error::OpError;
 use crate::ground::at::FileAt;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
-use crate::migrate::copying::{Copying, Endpoint, TempCopy};
+use crate::migrate::copying::{CopyOptions, Endpoint, TempCopy};
 use crate::migrate::moving::{NotMoved, Pace};
 use crate::migrate::transfer::{drop_copy, reopen_all};
 use crate::node::{Backing, FileState, Handle, Node, key_of};
@@ -27,7 +27,7 @@ use crate::relocate::{Copied, Durability, EntryAt, Fingerprint, Limits, Relocate
 use crate::write_back::Holds;
 
 /// A finished copy, and how those who have the file open get at it.
-enum Made {
+enum FinishedCopy {
     /// Under this name in the hidden place of its branch.
     Hidden(OsString),
     /// It has no name either, but may be given one.
@@ -76,7 +76,7 @@ impl Migrations {
         let migration = UnnamedMigration { node, here, backing, to, cancel: &cancel };
         let moved = self.copy_of_unnamed(&migration, may_be_linked).and_then(|(copied, made)| {
             let done = self.hand_over(&migration, &copied, &made);
-            if let Made::Hidden(name) = made {
+            if let FinishedCopy::Hidden(name) = made {
                 drop_copy(&branch, name);
             }
             done.map(|()| copied.bytes)
@@ -87,7 +87,12 @@ impl Migrations {
         moved
     }
 
-    fn hand_over(&self, migration: &UnnamedMigration<'_>, copied: &Copied, made: &Made) -> Result<(), NotMoved> {
+    fn hand_over(
+        &self,
+        migration: &UnnamedMigration<'_>,
+        copied: &Copied,
+        made: &FinishedCopy,
+    ) -> Result<(), NotMoved> {
         let UnnamedMigration { node, here, backing, to, cancel } = *migration;
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let mut state = file.state.write();
@@ -106,8 +111,10 @@ impl Migrations {
         let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
         handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
         let reopened = match made {
-            Made::Hidden(name) => reopen_all(&handles, name, to.branch, to.online)?,
-            Made::Nameless(made) => handles.iter().map(|handle| made.reopen(handle.flags)).collect::<Result<_, _>>()?,
+            FinishedCopy::Hidden(name) => reopen_all(&handles, name, to.branch, to.online)?,
+            FinishedCopy::Nameless(made) => {
+                handles.iter().map(|handle| made.reopen(handle.flags)).collect::<Result<_, _>>()?
+            }
         };
         state.backing = Backing { branch: to.branch.id, foreign_dev: 0, ino: copied.target.ino };
         state.copying = None;
@@ -130,10 +137,10 @@ impl Migrations {
         &self,
         migration: &UnnamedMigration<'_>,
         may_be_linked: bool,
-    ) -> Result<(Copied, Made), NotMoved> {
+    ) -> Result<(Copied, FinishedCopy), NotMoved> {
         let UnnamedMigration { here, to, cancel, .. } = *migration;
         let abilities = to.branch.abilities();
-        let copying = Copying {
+        let copying = CopyOptions {
             from: Endpoint { branch: &here.branch, online: &here.online },
             to,
             cancel,
@@ -152,7 +159,7 @@ impl Migrations {
             };
             let (copied, fd) = self.copy_over(copying, copy)?;
             let (branch, online) = (Arc::clone(to.branch), Arc::clone(to.online));
-            return Ok((copied, Made::Nameless(FileAt { branch, fd: Arc::new(online.own(fd)), online })));
+            return Ok((copied, FinishedCopy::Nameless(FileAt { branch, fd: Arc::new(online.own(fd)), online })));
         }
         let name = self.tree.temp_name();
         let temp_name = name.clone();
@@ -164,7 +171,7 @@ impl Migrations {
         };
         let (copied, temp) = self.copy_over(copying, copy)?;
         temp.keep();
-        Ok((copied, Made::Hidden(name)))
+        Ok((copied, FinishedCopy::Hidden(name)))
     }
 
     /// Forgets the inode number of a file that was to be given a name and has none, when its last handle is closed. Its

@@ -14,7 +14,7 @@ pub(crate) struct Walks {
 }
 
 /// One walk, until this is dropped.
-pub(crate) struct UnderWay<'a> {
+pub(crate) struct WalkGuard<'a> {
     walks: &'a Walks,
     number: u64,
 }
@@ -25,15 +25,15 @@ impl Migrations {
         self.walks.under_way.lock().iter().map(|(_, walk)| walk.clone()).collect()
     }
 
-    pub(crate) fn begin_walk(&self, purpose: Purpose, dry_run: bool, branch: Option<String>) -> UnderWay<'_> {
+    pub(crate) fn begin_walk(&self, purpose: Purpose, dry_run: bool, branch: Option<String>) -> WalkGuard<'_> {
         let number = self.walks.begun.fetch_add(1, Ordering::Relaxed);
         let status = WalkStatus { purpose, dry_run, branch, progress: Progress::default() };
         self.walks.under_way.lock().push((number, status));
-        UnderWay { walks: &self.walks, number }
+        WalkGuard { walks: &self.walks, number }
     }
 }
 
-impl UnderWay<'_> {
+impl WalkGuard<'_> {
     pub(crate) fn note(&self, progress: &Progress) {
         if let Some((_, walk)) = self.walks.under_way.lock().iter_mut().find(|(number, _)| *number == self.number) {
             walk.progress.clone_from(progress);
@@ -41,7 +41,7 @@ impl UnderWay<'_> {
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for WalkGuard<'_> {
     fn drop(&mut self) {
         self.walks.under_way.lock().retain(|(number, _)| *number != self.number);
     }

@@ -40,8 +40,8 @@ use crate::names::Names;
 use crate::node::{Backing, Divergence, Node, NodeId, path_of};
 use crate::placement::NewFile;
 use crate::rights::{ACCESS, DEFAULT, SET_GID, Shown, inherited, mode_alone};
-use crate::tree::lookup::{Found, file_state};
-use crate::tree::orphans::Made;
+use crate::tree::lookup::{MergedEntry, file_state};
+use crate::tree::orphans::NewEntry;
 use crate::tree::{Attr, is_reserved};
 
 impl Names {
@@ -90,7 +90,7 @@ impl Names {
             Ok((meta, node))
         });
         let (meta, node) =
-            interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(FileKind::File)))?;
+            interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, NewEntry::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
         self.staged.add(&node, parent.id, ByteSize(0), wait.as_ref());
         let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
@@ -171,8 +171,8 @@ impl Names {
             None if caller.uid == 0 && caller.gid == 0 => dir.stat(name),
             divergence => dir.refer(name).and_then(|made| set_owner(&new, &made, &dir, 0, divergence)),
         };
-        let meta = given.inspect_err(|_| self.tree.unmake(&parent, name, &dir, Made::New(kind)))?;
-        let found = Found { at: smallvec::smallvec![(dir, meta)], moves: None };
+        let meta = given.inspect_err(|_| self.tree.unmake(&parent, name, &dir, NewEntry::New(kind)))?;
+        let found = MergedEntry { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
             self.context.count(Metric::Creates);
         }
@@ -217,7 +217,7 @@ impl Names {
             match linked {
                 Err(error) if error.is_missing() && self.tree.prune_names(&mut state) => {}
                 done => {
-                    done.inspect_err(|error| self.tree.unmake_if_unsure(&parent, name, &to, Made::Link, *error))?;
+                    done.inspect_err(|error| self.tree.unmake_if_unsure(&parent, name, &to, NewEntry::Link, *error))?;
                     break self.tree.claim(&parent, name, &to);
                 }
             }
@@ -242,7 +242,7 @@ impl Names {
     }
 
     /// Looks for a name that is about to be made.
-    fn probe_new(&self, parent: &Arc<Node>, name: &OsStr) -> OpResult<Option<Found>> {
+    fn probe_new(&self, parent: &Arc<Node>, name: &OsStr) -> OpResult<Option<MergedEntry>> {
         if is_reserved(parent, name) {
             return Err(OpError::Reserved);
         }
@@ -305,7 +305,7 @@ impl Names {
                     Ok((dir, made))
                 }
                 Err(error) => {
-                    self.tree.unmake_if_unsure(new.parent, new.name, &dir, Made::New(new.kind), error);
+                    self.tree.unmake_if_unsure(new.parent, new.name, &dir, NewEntry::New(new.kind), error);
                     Err(error)
                 }
             };

@@ -11,8 +11,8 @@ use crate::names::rename::{note_changed, rename_known};
 use crate::names::several::{RenameSide, Site};
 use crate::names::{Names, several};
 use crate::node::{Body, Node, NodeId};
-use crate::relocate::Holds;
-use crate::tree::lookup::Found;
+use crate::relocate::Presence;
+use crate::tree::lookup::MergedEntry;
 
 impl Names {
     /// Exchanges two entries on all branches that have either. The caller holds the rename lock exclusively.
@@ -20,15 +20,15 @@ impl Names {
         &self,
         one: &RenameSide<'_>,
         other: &RenameSide<'_>,
-        (node, found): (&Arc<Node>, &Found),
-        (other_node, other_found): (&Arc<Node>, &Found),
+        (node, found): (&Arc<Node>, &MergedEntry),
+        (other_node, other_found): (&Arc<Node>, &MergedEntry),
     ) -> OpResult<()> {
         if is_below(&other.parent, node.id) || is_below(&one.parent, other_node.id) {
             return Err(OpError::Sys(Errno::INVAL));
         }
         let sites = self.exchange_sites(one, other, found, other_found)?;
         match sites.as_slice() {
-            [site] if site.holds == Holds::Both => {
+            [site] if site.holds == Presence::Both => {
                 site.one.rename(one.name, &site.other, other.name, RenameFlags::EXCHANGE)?;
             }
             sites => several::exchange(one, other, sites)?,
@@ -61,10 +61,10 @@ impl Names {
         &self,
         one: &RenameSide<'_>,
         other: &RenameSide<'_>,
-        found: &Found,
-        other_found: &Found,
+        found: &MergedEntry,
+        other_found: &MergedEntry,
     ) -> OpResult<Vec<Site>> {
-        let has = |found: &Found, branch| found.at.iter().any(|(dir, _)| dir.id() == branch);
+        let has = |found: &MergedEntry, branch| found.at.iter().any(|(dir, _)| dir.id() == branch);
         let mut sites: Vec<Site> = Vec::new();
         for (dir, _) in found.at.iter().chain(&other_found.at) {
             let branch = dir.id();
@@ -72,11 +72,11 @@ impl Names {
                 continue;
             }
             let holds = match (has(found, branch), has(other_found, branch)) {
-                (true, true) => Holds::Both,
-                (true, false) => Holds::One,
-                _ => Holds::Other,
+                (true, true) => Presence::Both,
+                (true, false) => Presence::One,
+                _ => Presence::Other,
             };
-            if holds == Holds::Both && !dir.branch.abilities().rename_flags {
+            if holds == Presence::Both && !dir.branch.abilities().rename_flags {
                 return Err(OpError::Sys(Errno::INVAL));
             }
             sites.push(Site {

@@ -23,7 +23,7 @@ use crate::names::several::{Behind, RenameSide};
 use crate::names::{Names, several};
 use crate::node::{Backing, FileState, Node, NodeId, path_of};
 use crate::tree::is_reserved;
-use crate::tree::lookup::Found;
+use crate::tree::lookup::MergedEntry;
 use crate::tree::remove_dir::keep_special;
 
 /// How long a directory that gets another name waits for all others, and they for it, in turn.
@@ -205,8 +205,8 @@ impl Names {
     /// The nodes of both sides, each with one more reference.
     fn intern_ends(
         &self,
-        (from, source): (&RenameSide<'_>, &Found),
-        (to, target): (&RenameSide<'_>, Option<&Found>),
+        (from, source): (&RenameSide<'_>, &MergedEntry),
+        (to, target): (&RenameSide<'_>, Option<&MergedEntry>),
     ) -> OpResult<(Arc<Node>, Option<Arc<Node>>)> {
         let (node, _) = self.tree.intern(&from.parent, from.name, source)?;
         let other = target.map(|found| self.tree.intern(&to.parent, to.name, found)).transpose();
@@ -214,13 +214,18 @@ impl Names {
         Ok((node, other.map(|(node, _)| node)))
     }
 
-    fn source(&self, from: &RenameSide<'_>) -> OpResult<Found> {
+    fn source(&self, from: &RenameSide<'_>) -> OpResult<MergedEntry> {
         self.tree.probe(&from.parent, from.name)?.ok_or(OpError::Sys(Errno::NOENT))
     }
 
     /// Renames a file into a directory that is on the file's branch only: that nothing has the new name there, the
     /// branch says itself. `None`: something has it, or it has to be looked for.
-    fn rename_alone(&self, from: &RenameSide<'_>, to: &RenameSide<'_>, source: &Found) -> OpResult<Option<Renamed>> {
+    fn rename_alone(
+        &self,
+        from: &RenameSide<'_>,
+        to: &RenameSide<'_>,
+        source: &MergedEntry,
+    ) -> OpResult<Option<Renamed>> {
         let (dir, meta) = source.first()?;
         if source.kind() == FileKind::Directory
             || self.branches.is_staging(dir.id())
@@ -249,7 +254,7 @@ impl Names {
         from: &RenameSide<'_>,
         to: &RenameSide<'_>,
         node: &Arc<Node>,
-        source: &Found,
+        source: &MergedEntry,
     ) -> OpResult<bool> {
         let branch = source.first()?.0.id();
         match self.tree.only_copy(&to.parent)?.filter(|(copy, _)| copy.id() == branch) {
@@ -260,7 +265,7 @@ impl Names {
 
     /// The file that is staged, of two that are to change names, as a power loss must not take one name of the change
     /// only.
-    fn staged_end(&self, ends: [(&RenameSide<'_>, &Found); 2]) -> OpResult<Option<Arc<Node>>> {
+    fn staged_end(&self, ends: [(&RenameSide<'_>, &MergedEntry); 2]) -> OpResult<Option<Arc<Node>>> {
         for (end, found) in ends {
             if found.kind() != FileKind::Directory && self.branches.is_staging(found.first()?.0.id()) {
                 return Ok(Some(self.tree.intern(&end.parent, end.name, found)?.0));
@@ -347,8 +352,8 @@ impl Names {
         from: &RenameSide<'_>,
         to: &RenameSide<'_>,
         replace: Replace,
-        (node, source, to_dir): (&Arc<Node>, &Found, &DirAt),
-        target: Option<(&Arc<Node>, &Found)>,
+        (node, source, to_dir): (&Arc<Node>, &MergedEntry, &DirAt),
+        target: Option<(&Arc<Node>, &MergedEntry)>,
     ) -> OpResult<bool> {
         let (dir, meta) = source.first()?;
         let moves = target.and_then(|(_, found)| found.moves);

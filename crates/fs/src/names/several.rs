@@ -15,7 +15,7 @@ use crate::migrate::COMMIT_PATIENCE;
 use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{
-    BranchUuid, DirRename, DirSite, Directory, Exchange, Holds, Journal, Reach, RelocateError, Removal, Spot,
+    BranchCaller, BranchUuid, DirRename, DirSite, Directory, Exchange, Journal, Presence, RelocateError, Removal, Spot,
     Supersede, Swap,
 };
 use crate::spec::STAGING;
@@ -40,7 +40,7 @@ pub(crate) struct RenameSide<'a> {
 pub(crate) struct Site {
     pub(crate) one: DirAt,
     pub(crate) other: DirAt,
-    pub(crate) holds: Holds,
+    pub(crate) holds: Presence,
 }
 
 /// A branch, as it was when a change of names was made ready: one that went offline since may hang.
@@ -56,7 +56,7 @@ impl Reached {
     }
 }
 
-impl Reach for Reached {
+impl BranchCaller for Reached {
     fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T, RelocateError> + Send + 'static,

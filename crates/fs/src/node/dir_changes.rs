@@ -21,7 +21,7 @@ use crate::node::NodeId;
 
 /// A change of a copy.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Note {
+pub(crate) struct DirChange {
     branch: BranchId,
     /// Which time online it was.
     epoch: u64,
@@ -30,24 +30,24 @@ pub(crate) struct Note {
 }
 
 /// Notes that were taken.
-pub(crate) type Taken = SmallVec<[Note; 2]>;
+pub(crate) type TakenChanges = SmallVec<[DirChange; 2]>;
 
 /// See the module.
 pub(crate) struct DirChanges {
-    notes: RankedMutex<rank::DirChanges, Taken>,
+    notes: RankedMutex<rank::DirChanges, TakenChanges>,
 }
 
 impl DirChanges {
     pub(crate) fn new(dir: NodeId) -> DirChanges {
-        DirChanges { notes: RankedMutex::keyed(dir.0, Taken::new()) }
+        DirChanges { notes: RankedMutex::keyed(dir.0, TakenChanges::new()) }
     }
 
     /// Step 1.
     pub(crate) fn note(&self, copy: &DirAt) {
-        self.add(Note { branch: copy.id(), epoch: copy.online.epoch, at: uptime() });
+        self.add(DirChange { branch: copy.id(), epoch: copy.online.epoch, at: uptime() });
     }
 
-    fn add(&self, note: Note) {
+    fn add(&self, note: DirChange) {
         let mut notes = self.notes.lock();
         match notes.iter_mut().find(|known| (known.branch, known.epoch) == (note.branch, note.epoch)) {
             Some(known) => known.at = known.at.max(note.at),
@@ -56,17 +56,17 @@ impl DirChanges {
     }
 
     /// Step 2.
-    pub(crate) fn take(&self) -> Taken {
+    pub(crate) fn take(&self) -> TakenChanges {
         std::mem::take(&mut *self.notes.lock())
     }
 
     /// Step 4.
-    pub(crate) fn give_back(&self, taken: Taken) {
+    pub(crate) fn give_back(&self, taken: TakenChanges) {
         taken.into_iter().for_each(|note| self.add(note));
     }
 
     /// Step 3, after all copies that can be reached were synced: whether a change may be lost.
-    pub(crate) fn may_have_lost(&self, taken: Taken, branches: &Branches) -> bool {
+    pub(crate) fn may_have_lost(&self, taken: TakenChanges, branches: &Branches) -> bool {
         let mut lost = false;
         for note in taken {
             // One that was taken out of the pool is missed by nobody.

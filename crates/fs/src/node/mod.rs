@@ -133,7 +133,7 @@ pub(crate) struct Divergence {
     /// Whose other attributes users see.
     pub(crate) model: Option<BranchId>,
     /// What each copy was.
-    pub(crate) left: SmallVec<[(BranchId, Look); 2]>,
+    pub(crate) left: SmallVec<[(BranchId, ModeAndOwner); 2]>,
     /// Where new entries get from the branch's file system what is shown.
     pub(crate) passes_on: SmallVec<[BranchId; 2]>,
     /// Roots that hold nothing of their own, and get what is shown with their first entry.
@@ -141,7 +141,7 @@ pub(crate) struct Divergence {
 }
 
 /// Mode, owner and group.
-pub(crate) type Look = (u32, u32, u32);
+pub(crate) type ModeAndOwner = (u32, u32, u32);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DirCopy {

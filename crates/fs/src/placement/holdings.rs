@@ -30,10 +30,10 @@ const MOST_ENTRIES: usize = 10_000;
 /// The holdings of each branch, by directory.
 #[derive(Default)]
 pub(crate) struct Holdings {
-    dirs: RankedMutex<rank::PlacementHoldings, FxHashMap<Box<[u8]>, Known>>,
+    dirs: RankedMutex<rank::PlacementHoldings, FxHashMap<Box<[u8]>, GroupHoldings>>,
 }
 
-struct Known {
+struct GroupHoldings {
     since: Instant,
     on: SmallVec<[(BranchId, Held); 4]>,
     /// Where a first file was sent to since.
@@ -65,7 +65,7 @@ impl Holdings {
         if dirs.len() >= MOST {
             dirs.clear();
         }
-        let empty = || Known { since: Instant::now(), on: SmallVec::new(), begun: None };
+        let empty = || GroupHoldings { since: Instant::now(), on: SmallVec::new(), begun: None };
         let known = dirs.entry(dir.into()).or_insert_with(empty);
         if known.since.elapsed() >= FRESH {
             *known = empty();

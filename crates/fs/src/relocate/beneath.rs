@@ -13,12 +13,12 @@ use crate::relocate::{EntryAt, HIDDEN_DIR};
 
 /// A name whose directory was found below a root.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct ResolvedName {
     pub(super) dir: OwnedFd,
     name: Vec<u8>,
 }
 
-impl Found {
+impl ResolvedName {
     pub(super) fn place(&self) -> EntryAt<'_> {
         EntryAt { dir: self.dir.as_fd(), name: OsStr::from_bytes(&self.name) }
     }
@@ -37,10 +37,10 @@ pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The name of a relative path; `None` when its directory does not exist.
-pub(super) fn find(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Found>, Errno> {
+pub(super) fn find(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<ResolvedName>, Errno> {
     let (parent, name) = split(path);
     match open_dir(root, parent) {
-        Ok(dir) => Ok(Some(Found { dir, name: name.to_vec() })),
+        Ok(dir) => Ok(Some(ResolvedName { dir, name: name.to_vec() })),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(errno) => Err(errno),
     }

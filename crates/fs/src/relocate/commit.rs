@@ -100,7 +100,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         return Err(given_up);
     }
     told(m.hook, Step::IntentWritten)?;
-    let mut done = Progress::default();
+    let mut done = CommitProgress::default();
     match m.place_and_remove(&mut done) {
         Ok(Removal::Done) => {}
         Ok(unsure) => return Ok(unsure),
@@ -135,7 +135,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
 }
 
 #[derive(Default)]
-struct Progress {
+struct CommitProgress {
     placed: usize,
     removed: usize,
 }
@@ -174,7 +174,7 @@ impl<'a> Move<'a> {
         self.names.iter().map(|name| name.source.dir)
     }
 
-    fn place_and_remove(&self, done: &mut Progress) -> Result<Removal, RelocateError> {
+    fn place_and_remove(&self, done: &mut CommitProgress) -> Result<Removal, RelocateError> {
         self.decision.on(Side::Target);
         let target_times = ParentTimes::of(self.targets());
         let mut first: Option<EntryAt<'_>> = None;
@@ -233,7 +233,7 @@ impl<'a> Move<'a> {
     }
 
     /// Gives every source name back before any target name goes.
-    fn undo(&self, done: &Progress) -> Result<(), Errno> {
+    fn undo(&self, done: &CommitProgress) -> Result<(), Errno> {
         self.decision.on(Side::Source);
         let source_times = ParentTimes::of(self.sources());
         let (removed, kept) = self.names.split_at(done.removed.min(self.names.len()));

@@ -51,7 +51,7 @@ pub fn copy(
     limits: &Limits<'_>,
 ) -> Result<Copied, RelocateError> {
     if let Some((seen, input)) = open_regular(source) {
-        return Copying::new(Source { fd: input.as_fd(), is_readable: true, seen }, temp, abilities, limits)?
+        return FileCopy::new(Source { fd: input.as_fd(), is_readable: true, seen }, temp, abilities, limits)?
             .into_temp();
     }
     let held = attrs::hold(source).doing("open the source")?;
@@ -59,7 +59,7 @@ pub fn copy(
 }
 
 /// A regular file as it was seen, and open for reading. If another file was opened than was seen,
-/// [`Copying::put_access_time_back`] reports it after the data. `None`: it is not a regular file, or cannot be opened
+/// [`FileCopy::put_access_time_back`] reports it after the data. `None`: it is not a regular file, or cannot be opened
 /// so.
 fn open_regular(place: EntryAt<'_>) -> Option<(Seen, OwnedFd)> {
     let seen = look(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
@@ -82,7 +82,7 @@ pub fn copy_from_fd(
     abilities: &Abilities,
     limits: &Limits<'_>,
 ) -> Result<Copied, RelocateError> {
-    Copying::new(Source::held(source)?, temp, abilities, limits)?.into_temp()
+    FileCopy::new(Source::held(source)?, temp, abilities, limits)?.into_temp()
 }
 
 /// [`copy_from_fd`] of a regular file into one that has no name in `dir` and may be given one (`O_TMPFILE`); the copy
@@ -95,7 +95,7 @@ pub fn copy_unnamed(
 ) -> Result<(Copied, OwnedFd), RelocateError> {
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let output = openat(dir, c".", flags, Mode::RUSR | Mode::WUSR).map_err(not_made)?;
-    let mut copying = Copying::new(Source::held(source)?, EntryAt { dir, name: OsStr::new(".") }, abilities, limits)?;
+    let mut copying = FileCopy::new(Source::held(source)?, EntryAt { dir, name: OsStr::new(".") }, abilities, limits)?;
     let bytes = copying.fill(output.as_fd())?;
     Ok((copying.finish(output.as_fd(), bytes)?, output))
 }
@@ -143,7 +143,7 @@ impl<'a> Source<'a> {
     }
 }
 
-struct Copying<'a> {
+struct FileCopy<'a> {
     source: BorrowedFd<'a>,
     is_readable: bool,
     seen: Seen,
@@ -161,7 +161,7 @@ struct Copying<'a> {
     made: Option<Fingerprint>,
 }
 
-impl<'a> Copying<'a> {
+impl<'a> FileCopy<'a> {
     /// Refuses what the target cannot keep.
     fn new(
         source: Source<'a>,
@@ -180,7 +180,7 @@ impl<'a> Copying<'a> {
         }
         let (holes, mtime) = (abilities.holes, seen.print.mtime);
         let (left_behind, has_mode, made) = (Vec::new(), false, None);
-        Ok(Copying { source, is_readable, seen, xattrs, temp, limits, left_behind, holes, has_mode, mtime, made })
+        Ok(FileCopy { source, is_readable, seen, xattrs, temp, limits, left_behind, holes, has_mode, mtime, made })
     }
 
     /// The whole copy; on an error nothing is left of it.

@@ -66,7 +66,7 @@ pub struct CopyId {
 
 /// What is noted on a copy that changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Note {
+pub struct ChangeNote {
     /// When.
     pub at: ChangedAt,
     /// Copies that lack the change.
@@ -117,7 +117,7 @@ pub struct FoundAttributes {
     /// directory.
     pub(crate) plain_mark: bool,
     /// The note of its last change.
-    pub note: Note,
+    pub note: ChangeNote,
 }
 
 /// Extended attributes by name, ACLs among them.
@@ -129,22 +129,22 @@ pub fn dir_attributes(dir: BorrowedFd<'_>) -> Result<FoundAttributes, Errno> {
     let value = |name: &str| all.iter().find(|(known, _)| known == name).map(|(_, value)| value);
     let [trusted, plain] = BEHIND;
     let (mark, plain_mark) = (value(trusted).map(|value| Mark::read(value)), value(plain).is_some());
-    let note = value(CHANGED).map_or_else(Note::default, |value| Note::read(value));
+    let note = value(CHANGED).map_or_else(ChangeNote::default, |value| ChangeNote::read(value));
     all.retain(is_of_the_directory);
     all.sort();
     Ok(FoundAttributes { attributes: all, mark, plain_mark, note })
 }
 
-impl Note {
+impl ChangeNote {
     /// The time, and then `branch:inode` of each copy that lacks the change.
-    fn read(value: &[u8]) -> Note {
+    fn read(value: &[u8]) -> ChangeNote {
         let mut words = std::str::from_utf8(value).unwrap_or_default().split(' ');
         let at = ChangedAt(words.next().and_then(|at| at.parse().ok()).unwrap_or(0));
         let copy = |word: &str| {
             let (branch, ino) = word.split_once(':')?;
             Some(CopyId { branch: u128::from_str_radix(branch, 16).ok()?, ino: ino.parse().ok()? })
         };
-        Note { at, owed: words.filter_map(copy).collect() }
+        ChangeNote { at, owed: words.filter_map(copy).collect() }
     }
 
     fn write(&self) -> String {
@@ -153,15 +153,15 @@ impl Note {
     }
 
     /// As it is on a directory's copy.
-    pub fn of(dir: BorrowedFd<'_>) -> Note {
+    pub fn of(dir: BorrowedFd<'_>) -> ChangeNote {
         let mut value = [0; 4096];
         let read = getxattr(proc_path(dir), CHANGED, &mut value).ok();
-        read.and_then(|length| value.get(..length)).map_or_else(Note::default, Note::read)
+        read.and_then(|length| value.get(..length)).map_or_else(ChangeNote::default, ChangeNote::read)
     }
 }
 
 /// Notes on a directory's copy that it has changed. A file system that cannot keep it says so.
-pub fn note_change(dir: BorrowedFd<'_>, note: &Note) -> Result<(), Errno> {
+pub fn note_change(dir: BorrowedFd<'_>, note: &ChangeNote) -> Result<(), Errno> {
     setxattr(proc_path(dir), CHANGED, note.write().as_bytes(), XattrFlags::empty())
 }
 
@@ -268,7 +268,7 @@ pub fn apply_dir_attributes(
     }
     if wanted.changed != ChangedAt(0) {
         // Where it cannot be kept, the copy counts for less than those that keep it.
-        let _kept = note_change(dir, &Note { at: wanted.changed, owed: Vec::new() });
+        let _kept = note_change(dir, &ChangeNote { at: wanted.changed, owed: Vec::new() });
     }
     if lost.is_empty() {
         unmark(dir).doing("take the mark off the copy of a directory")?;
@@ -322,10 +322,13 @@ mod tests {
     #[test]
     fn what_is_noted_of_a_change_is_read_as_it_was_written() {
         let owed = vec![CopyId { branch: u128::MAX, ino: u64::MAX }, CopyId { branch: 4, ino: 0 }];
-        let note = Note { at: ChangedAt(17), owed: owed.clone() };
-        assert_eq!(Note::read(note.write().as_bytes()), note);
-        assert_eq!(Note::read(b"17"), Note { at: ChangedAt(17), owed: Vec::new() });
-        assert_eq!(Note::read(b"what 3:4 5 6:"), Note { at: ChangedAt(0), owed: vec![CopyId { branch: 3, ino: 4 }] });
+        let note = ChangeNote { at: ChangedAt(17), owed: owed.clone() };
+        assert_eq!(ChangeNote::read(note.write().as_bytes()), note);
+        assert_eq!(ChangeNote::read(b"17"), ChangeNote { at: ChangedAt(17), owed: Vec::new() });
+        assert_eq!(
+            ChangeNote::read(b"what 3:4 5 6:"),
+            ChangeNote { at: ChangedAt(0), owed: vec![CopyId { branch: 3, ino: 4 }] }
+        );
         let rights = Rights { perm: 0o2750, uid: 1, gid: 2, access: Some(vec![2, 0, 0, 0]), default: None };
         let intention = Intention { rights, copies: owed };
         let bytes = intention.write();

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::branch::Abilities;
 use crate::relocate::commit::ParentTimes;
-use crate::relocate::dir_state::{ChangedAt, DirAttributes, Note, apply_dir_attributes, note_change};
+use crate::relocate::dir_state::{ChangeNote, ChangedAt, DirAttributes, apply_dir_attributes, note_change};
 use crate::relocate::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
 use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::look_fd;
@@ -99,7 +99,7 @@ fn make(
     } else {
         sync_dir_attrs(from, dir.as_fd(), abilities)?;
     }
-    let note = Note::of(from);
+    let note = ChangeNote::of(from);
     if note.at != ChangedAt(0) {
         // Where it cannot be kept, the copy counts for less than those that keep it.
         let _kept = note_change(dir.as_fd(), &note);

@@ -31,7 +31,7 @@ use crate::relocate::commit::place_new;
 use crate::relocate::error::Doing;
 use crate::relocate::fingerprint::look_maybe;
 use crate::relocate::intent::{ExchangeSite, Verdict, relative};
-use crate::relocate::names::{Entry, Journal, Part, Reach, Spot, carry_out};
+use crate::relocate::names::{BranchCaller, Journal, Participant, Spot, StoredIntent, carry_out};
 use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, told};
 
 /// One branch of two entries that change names.
@@ -46,12 +46,12 @@ pub struct Swap<R> {
     /// The second name on it; the parent exists.
     pub other: Spot,
     /// Which of the names are there.
-    pub holds: Holds,
+    pub holds: Presence,
 }
 
 /// Which of the two entries a branch has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
+pub enum Presence {
     /// The first.
     One,
     /// The second.
@@ -78,7 +78,7 @@ pub struct Exchange<'a, R> {
 /// Exchanges two names on all branches as one operation.
 ///
 /// Returns the branches that do not say whether it happened there: on them recovery finishes it.
-pub fn exchange<R: Reach>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>, RelocateError> {
+pub fn exchange<R: BranchCaller>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>, RelocateError> {
     told(e.hook, Step::Start)?;
     let parts = e.swaps.iter().map(|swap| swap.look().map(|before| Swapping { swap, before }));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
@@ -88,7 +88,8 @@ pub fn exchange<R: Reach>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>, Reloca
         sites,
         verdict,
     };
-    let recorded = Entry::write(e.journals, &intent(parts.iter().map(|part| part.before).collect(), Verdict::Open))?;
+    let recorded =
+        StoredIntent::write(e.journals, &intent(parts.iter().map(|part| part.before).collect(), Verdict::Open))?;
     let left = |unsure: &[BranchUuid], verdict| {
         let sites = parts.iter().map(|part| part.before).filter(|site| unsure.contains(&site.branch));
         intent(sites.collect(), verdict)
@@ -96,7 +97,7 @@ pub fn exchange<R: Reach>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>, Reloca
     carry_out(&parts, recorded, left, e.hook)
 }
 
-impl<R: Reach> Swap<R> {
+impl<R: BranchCaller> Swap<R> {
     fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Spot, &Spot) -> Result<T, RelocateError> + Send + 'static,
@@ -108,7 +109,7 @@ impl<R: Reach> Swap<R> {
     fn look(&self) -> Result<ExchangeSite, RelocateError> {
         let (one, other) = self.call(|one, other| Ok((print_at(one)?, print_at(other)?)))?;
         match (self.holds, one.is_some(), other.is_some()) {
-            (Holds::One, true, false) | (Holds::Other, false, true) | (Holds::Both, true, true) => {
+            (Presence::One, true, false) | (Presence::Other, false, true) | (Presence::Both, true, true) => {
                 Ok(ExchangeSite { branch: self.branch, one, other })
             }
             // Hidden behind a file on another branch, or made behind the mount's back.
@@ -124,7 +125,7 @@ struct Swapping<'a, R> {
     before: ExchangeSite,
 }
 
-impl<R: Reach> Part for Swapping<'_, R> {
+impl<R: BranchCaller> Participant for Swapping<'_, R> {
     fn branch(&self) -> BranchUuid {
         self.swap.branch
     }
@@ -158,11 +159,11 @@ fn print_at(spot: &Spot) -> Result<Option<Fingerprint>, RelocateError> {
 }
 
 /// One branch's part, which is one system call.
-pub(super) fn change_names(one: EntryAt<'_>, other: EntryAt<'_>, holds: Holds) -> Result<(), RelocateError> {
+pub(super) fn change_names(one: EntryAt<'_>, other: EntryAt<'_>, holds: Presence) -> Result<(), RelocateError> {
     match holds {
-        Holds::One => place_new(one, other),
-        Holds::Other => place_new(other, one),
-        Holds::Both => {
+        Presence::One => place_new(one, other),
+        Presence::Other => place_new(other, one),
+        Presence::Both => {
             renameat_with(one.dir, one.name, other.dir, other.name, RenameFlags::EXCHANGE).doing("exchange two names")
         }
     }

@@ -93,18 +93,18 @@ pub use commit::{Move, MovedName, Removal, commit, verify_unchanged};
 pub use copy::{Copied, copy, copy_from_fd, copy_unnamed, losses};
 pub use decision::{Call, Decision, LeftAt, Side};
 pub use dir_state::{
-    Attributes, ChangedAt, CopyId, DirAttributes, FoundAttributes, Note, apply_dir_attributes, dir_attributes,
+    Attributes, ChangeNote, ChangedAt, CopyId, DirAttributes, FoundAttributes, apply_dir_attributes, dir_attributes,
     is_reserved_xattr, kept_of, note_change,
 };
 pub(crate) use dir_state::{Intention, Mark, mark_changing, unmark};
 pub use dirs::{clone_dir, clone_dir_durably, clone_dir_whole, sync_dir_attrs};
 pub(crate) use error::is_doubtful;
 pub use error::{DecodeError, Loss, RelocateError};
-pub use exchange::{Exchange, Holds, Swap, exchange};
+pub use exchange::{Exchange, Presence, Swap, exchange};
 pub use fingerprint::Fingerprint;
 pub use intent::{BatchFile, ExchangeSite, Intent, Verdict};
 pub use journal::{Recorded, record};
-pub use names::{Directory, Journal, Reach, Spot};
+pub use names::{BranchCaller, Directory, Journal, Spot};
 pub use recover::{CancelCheck, RecoverBranch, Recovery, Returned, recover, recover_returned};
 pub use rename::{DirRename, DirSite, Supersede, rename_dir, supersede};
 pub use throttle::Throttle;

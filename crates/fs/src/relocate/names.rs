@@ -14,7 +14,7 @@
 //! first intent is gone, and the next mount may have the silent branch alone. That branch does not know of the second
 //! intent, so names may be unchanged on one branch and changed on another.
 //!
-//! Each call to a branch that may hang returns ([`Reach`]), late and with an error. That one call may still take effect
+//! Each call to a branch that may hang returns ([`BranchCaller`]), late and with an error. That one call may still take effect
 //! then; nothing comes after it.
 
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ use crate::relocate::journal::{Recorded, fresh_name, record_as};
 use crate::relocate::{BranchUuid, Decision, EntryAt, Intent, LeftAt, RelocateError, Step, StepHook, told};
 
 /// How the calls to a branch are made.
-pub trait Reach: Clone {
+pub trait BranchCaller: Clone {
     /// Makes a call, or says why there is no answer; it may still happen then.
     fn call<T: Send + 'static>(
         &self,
@@ -71,7 +71,7 @@ pub struct Journal<R> {
     pub dir: Directory,
 }
 
-impl<R: Reach> Journal<R> {
+impl<R: BranchCaller> Journal<R> {
     fn record(&self, intent: &Intent) -> Result<OsString, RelocateError> {
         let (dir, intent, name) = (Arc::clone(&self.dir), intent.clone(), fresh_name());
         let (decision, theirs) = (Arc::new(Decision::default()), name.clone());
@@ -100,19 +100,19 @@ impl<R: Reach> Journal<R> {
 }
 
 /// An intent that is on disk.
-pub(super) struct Entry<'a, R> {
+pub(super) struct StoredIntent<'a, R> {
     journals: &'a [Journal<R>],
     at: usize,
     name: OsString,
 }
 
-impl<'a, R: Reach> Entry<'a, R> {
+impl<'a, R: BranchCaller> StoredIntent<'a, R> {
     /// Writes it on the first branch that takes it.
     pub(super) fn write(journals: &'a [Journal<R>], intent: &Intent) -> Result<Self, RelocateError> {
         let mut error = RelocateError::NoSpace;
         for (at, journal) in journals.iter().enumerate() {
             match journal.record(intent) {
-                Ok(name) => return Ok(Entry { journals, at, name }),
+                Ok(name) => return Ok(StoredIntent { journals, at, name }),
                 Err(why) => error = why,
             }
         }
@@ -131,7 +131,7 @@ impl<'a, R: Reach> Entry<'a, R> {
         if is_complete && self.erase(true).is_ok() {
             return;
         }
-        match Entry::write(self.journals, left) {
+        match StoredIntent::write(self.journals, left) {
             // The newer one counts, should this one stay.
             Ok(_) => drop(self.erase(false)),
             Err(error) => warn!(%error, "cannot record an unfinished rename"),
@@ -144,7 +144,7 @@ impl<'a, R: Reach> Entry<'a, R> {
 }
 
 /// One branch's part in a change of names.
-pub(super) trait Part {
+pub(super) trait Participant {
     fn branch(&self) -> BranchUuid;
     /// Its system call.
     fn go(&self) -> Result<(), RelocateError>;
@@ -157,9 +157,9 @@ pub(super) trait Part {
 
 /// Steps 2 to 4; returns the branches that do not say whether it has happened there, durably. `left` is the intent for
 /// what is left to do on some.
-pub(super) fn carry_out<R: Reach>(
-    parts: &[impl Part],
-    recorded: Entry<'_, R>,
+pub(super) fn carry_out<R: BranchCaller>(
+    parts: &[impl Participant],
+    recorded: StoredIntent<'_, R>,
     left: impl Fn(&[BranchUuid], Verdict) -> Intent,
     hook: Option<StepHook<'_>>,
 ) -> Result<Vec<BranchUuid>, RelocateError> {
@@ -201,16 +201,16 @@ pub(super) fn carry_out<R: Reach>(
 }
 
 /// Takes back what was done on some branches, after another refused, or does not say whether it has done its part.
-fn take_back<R: Reach>(
-    done: &[impl Part],
+fn take_back<R: BranchCaller>(
+    done: &[impl Participant],
     silent: Option<BranchUuid>,
-    recorded: Entry<'_, R>,
+    recorded: StoredIntent<'_, R>,
     left: impl Fn(&[BranchUuid], Verdict) -> Intent,
     hook: Option<StepHook<'_>>,
 ) -> Result<(), RelocateError> {
     let in_doubt = |error: RelocateError| RelocateError::InDoubt { errno: error.errno() };
-    let branches: Vec<_> = done.iter().map(Part::branch).chain(silent).collect();
-    let way_back = match Entry::write(recorded.journals, &left(&branches, Verdict::Undone)) {
+    let branches: Vec<_> = done.iter().map(Participant::branch).chain(silent).collect();
+    let way_back = match StoredIntent::write(recorded.journals, &left(&branches, Verdict::Undone)) {
         Ok(way_back) => Some(way_back),
         Err(error) if silent.is_some() => return Err(in_doubt(error)),
         // What is found under the names says it too.

@@ -39,7 +39,7 @@ use crate::relocate::dirs::clone_dir;
 use crate::relocate::error::{Doing, is_doubtful};
 use crate::relocate::fingerprint::{look, look_maybe};
 use crate::relocate::intent::{Verdict, relative};
-use crate::relocate::names::{Entry, Journal, Part, Reach, Spot, carry_out};
+use crate::relocate::names::{BranchCaller, Journal, Participant, Spot, StoredIntent, carry_out};
 use crate::relocate::recover::EVERYTHING;
 use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, attrs, told};
 
@@ -97,7 +97,7 @@ pub struct Supersede<'a, R> {
 /// Renames a directory on all its branches as one operation.
 ///
 /// Returns the branches that do not say whether it happened there: on them recovery finishes it.
-pub fn rename_dir<R: Reach>(r: &DirRename<'_, R>) -> Result<Vec<BranchUuid>, RelocateError> {
+pub fn rename_dir<R: BranchCaller>(r: &DirRename<'_, R>) -> Result<Vec<BranchUuid>, RelocateError> {
     told(r.hook, Step::Start)?;
     let replaced = r.replaced;
     let parts = r.sites.iter().map(|site| site.check(replaced).map(|held| Renaming { site, replaced, held }));
@@ -109,11 +109,12 @@ pub fn rename_dir<R: Reach>(r: &DirRename<'_, R>) -> Result<Vec<BranchUuid>, Rel
         replaced,
         verdict,
     };
-    let recorded = Entry::write(r.journals, &intent(r.sites.iter().map(|site| site.branch).collect(), Verdict::Open))?;
+    let recorded =
+        StoredIntent::write(r.journals, &intent(r.sites.iter().map(|site| site.branch).collect(), Verdict::Open))?;
     carry_out(&parts, recorded, |some, verdict| intent(some.to_vec(), verdict), r.hook)
 }
 
-impl<R: Reach> DirSite<R> {
+impl<R: BranchCaller> DirSite<R> {
     fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Spot, &Spot) -> Result<T, RelocateError> + Send + 'static,
@@ -151,7 +152,7 @@ struct Renaming<'a, R> {
     held: Option<Arc<OwnedFd>>,
 }
 
-impl<R: Reach> Part for Renaming<'_, R> {
+impl<R: BranchCaller> Participant for Renaming<'_, R> {
     fn branch(&self) -> BranchUuid {
         self.site.branch
     }
@@ -198,7 +199,7 @@ pub(super) fn rename_one(from: EntryAt<'_>, to: EntryAt<'_>, replaced: bool) -> 
 /// Renames a file and removes the one it replaces on another branch, as one operation.
 ///
 /// Where the branch of the replaced file does not say whether it is gone, the rename has happened, and an intent stays.
-pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateError> {
+pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, RelocateError> {
     told(s.hook, Step::Start)?;
     let winner_file = s.winner.call(|from, _| {
         let file = look(from.place()).doing("stat the file")?.print;
@@ -220,9 +221,9 @@ pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateErro
         loser_file,
         verdict,
     };
-    let recorded = Entry::write(s.journals, &intent(Verdict::Open))?;
+    let recorded = StoredIntent::write(s.journals, &intent(Verdict::Open))?;
     // The file that was to be replaced goes on, whatever the winner's branch comes to say.
-    let in_doubt = |recorded: Entry<'_, R>, error: RelocateError| {
+    let in_doubt = |recorded: StoredIntent<'_, R>, error: RelocateError| {
         recorded.close(&intent(Verdict::Undone), false);
         RelocateError::InDoubt { errno: error.errno() }
     };
@@ -275,7 +276,7 @@ pub fn supersede<R: Reach>(s: &Supersede<'_, R>) -> Result<Removal, RelocateErro
     Ok(Removal::Done)
 }
 
-impl<R: Reach> Supersede<'_, R> {
+impl<R: BranchCaller> Supersede<'_, R> {
     fn on_loser<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Spot) -> Result<T, RelocateError> + Send + 'static,

@@ -22,14 +22,14 @@ pub(super) const ALL: u16 = 7;
 
 /// One entry of an ACL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct AclEntry {
     pub(super) tag: u16,
     pub(super) bits: u16,
     pub(super) id: u32,
 }
 
 /// The entries of an ACL attribute; `None` when it is none.
-pub(super) fn entries(value: &[u8]) -> Option<Vec<Entry>> {
+pub(super) fn entries(value: &[u8]) -> Option<Vec<AclEntry>> {
     let (version, mut rest) = value.split_first_chunk::<4>()?;
     let mut entries = Vec::new();
     while let Some((entry, after)) = rest.split_first_chunk::<8>() {
@@ -38,16 +38,20 @@ pub(super) fn entries(value: &[u8]) -> Option<Vec<Entry>> {
         if !matches!(tag, USER_OBJ | USER | GROUP_OBJ | GROUP | MASK | OTHER) {
             return None;
         }
-        entries.push(Entry { tag, bits: u16::from_le_bytes([bits_low, bits_high]) & ALL, id: u32::from_le_bytes(id) });
+        entries.push(AclEntry {
+            tag,
+            bits: u16::from_le_bytes([bits_low, bits_high]) & ALL,
+            id: u32::from_le_bytes(id),
+        });
         rest = after;
     }
     (u32::from_le_bytes(*version) == VERSION && rest.is_empty()).then_some(entries)
 }
 
 /// The attribute that holds these entries.
-pub(super) fn attribute(entries: &[Entry]) -> Vec<u8> {
+pub(super) fn attribute(entries: &[AclEntry]) -> Vec<u8> {
     let mut bytes = VERSION.to_le_bytes().to_vec();
-    for Entry { tag, bits: granted, id } in entries {
+    for AclEntry { tag, bits: granted, id } in entries {
         bytes.extend_from_slice(&tag.to_le_bytes());
         bytes.extend_from_slice(&granted.to_le_bytes());
         bytes.extend_from_slice(&id.to_le_bytes());
@@ -56,12 +60,12 @@ pub(super) fn attribute(entries: &[Entry]) -> Vec<u8> {
 }
 
 /// Whether the nine bits of a mode say all that these entries do.
-pub(super) fn is_minimal(entries: &[Entry]) -> bool {
+pub(super) fn is_minimal(entries: &[AclEntry]) -> bool {
     entries.iter().all(|entry| matches!(entry.tag, USER_OBJ | GROUP_OBJ | OTHER))
 }
 
 /// The nine bits of the mode that go with these entries.
-pub(super) fn mode_of(entries: &[Entry]) -> u32 {
+pub(super) fn mode_of(entries: &[AclEntry]) -> u32 {
     let bits = |tag: u16| entries.iter().find(|entry| entry.tag == tag).map(|entry| u32::from(entry.bits));
     let class = bits(MASK).or_else(|| bits(GROUP_OBJ));
     bits(USER_OBJ).unwrap_or(0) << 6 | class.unwrap_or(0) << 3 | bits(OTHER).unwrap_or(0)
@@ -84,10 +88,10 @@ impl Acl {
         Acl { owner: bits(6), users: BTreeMap::new(), group: bits(3), groups: BTreeMap::new(), other: bits(0) }
     }
 
-    pub(super) fn of_entries(entries: &[Entry]) -> Acl {
+    pub(super) fn of_entries(entries: &[AclEntry]) -> Acl {
         let mut acl = Acl::of_mode(0);
         let mut mask = ALL;
-        for Entry { tag, bits, id } in entries.iter().copied() {
+        for AclEntry { tag, bits, id } in entries.iter().copied() {
             match tag {
                 USER_OBJ => acl.owner = bits,
                 USER => drop(acl.users.insert(id, bits)),
@@ -107,15 +111,15 @@ impl Acl {
     }
 
     /// As entries, with this mask where somebody is named.
-    pub(super) fn entries(&self, mask: u16) -> Vec<Entry> {
-        let mut entries = vec![Entry { tag: USER_OBJ, bits: self.owner, id: NO_ID }];
-        entries.extend(self.users.iter().map(|(id, bits)| Entry { tag: USER, bits: *bits, id: *id }));
-        entries.push(Entry { tag: GROUP_OBJ, bits: self.group, id: NO_ID });
-        entries.extend(self.groups.iter().map(|(id, bits)| Entry { tag: GROUP, bits: *bits, id: *id }));
+    pub(super) fn entries(&self, mask: u16) -> Vec<AclEntry> {
+        let mut entries = vec![AclEntry { tag: USER_OBJ, bits: self.owner, id: NO_ID }];
+        entries.extend(self.users.iter().map(|(id, bits)| AclEntry { tag: USER, bits: *bits, id: *id }));
+        entries.push(AclEntry { tag: GROUP_OBJ, bits: self.group, id: NO_ID });
+        entries.extend(self.groups.iter().map(|(id, bits)| AclEntry { tag: GROUP, bits: *bits, id: *id }));
         if !self.names_nobody() {
-            entries.push(Entry { tag: MASK, bits: mask, id: NO_ID });
+            entries.push(AclEntry { tag: MASK, bits: mask, id: NO_ID });
         }
-        entries.push(Entry { tag: OTHER, bits: self.other, id: NO_ID });
+        entries.push(AclEntry { tag: OTHER, bits: self.other, id: NO_ID });
         entries
     }
 

@@ -12,7 +12,7 @@ pub(crate) use shown::{Shown, shown};
 
 use std::collections::BTreeMap;
 
-use acl::{Acl, Entry, GROUP_OBJ, MASK, OTHER, USER_OBJ};
+use acl::{Acl, AclEntry, GROUP_OBJ, MASK, OTHER, USER_OBJ};
 
 /// Set-group-id.
 pub(crate) const SET_GID: u32 = 0o2000;
@@ -82,7 +82,7 @@ impl Rights {
 }
 
 /// What chmod does to an access ACL: the group's bits are the mask's, if it has one.
-fn set_mode(entries: &mut [Entry], perm: u32) {
+fn set_mode(entries: &mut [AclEntry], perm: u32) {
     let class = if entries.iter().any(|entry| entry.tag == MASK) { MASK } else { GROUP_OBJ };
     for entry in entries {
         let shift = match entry.tag {
@@ -110,7 +110,7 @@ pub(crate) fn inherited(shown: &Shown, perm: u32, umask: u32) -> (u32, Option<Ve
         };
         entry.bits &= (asked >> shift & 7) as u16;
     }
-    let is_open = |entry: &Entry| entry.tag == MASK && entry.bits != 0;
+    let is_open = |entry: &AclEntry| entry.tag == MASK && entry.bits != 0;
     if shown.umask_counts && class == MASK && perm & 0o070 != 0 && !entries.iter().any(is_open) {
         // Linux would not look at it, and take whom some copy shuts out for one of the others.
         for entry in entries.iter_mut().filter(|entry| !matches!(entry.tag, USER_OBJ | OTHER)) {

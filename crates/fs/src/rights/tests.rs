@@ -3,7 +3,7 @@
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 
-use super::acl::{Entry, GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, attribute, entries};
+use super::acl::{AclEntry, GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, attribute, entries};
 use super::*;
 
 /// A user with groups.
@@ -26,7 +26,7 @@ fn linux_allows(rights: &Rights, caller: &Caller, wanted: u16) -> bool {
     };
     let mask = acl.iter().find(|entry| entry.tag == MASK).map_or(7, |entry| entry.bits);
     let mut in_class = false;
-    for Entry { tag, bits, id } in acl {
+    for AclEntry { tag, bits, id } in acl {
         let is_his = match tag {
             USER => {
                 if id == caller.uid {
@@ -77,12 +77,12 @@ const IDS: std::ops::Range<u32> = 0..4;
 fn an_acl() -> impl Strategy<Value = (Vec<u8>, u32)> {
     let named = || btree_map(IDS, 0..8_u16, 0..3);
     (0..8_u16, named(), 0..8_u16, named(), 0..8_u16, 0..8_u16).prop_map(|(owner, users, group, groups, mask, other)| {
-        let mut acl = vec![Entry { tag: USER_OBJ, bits: owner, id: u32::MAX }];
-        acl.extend(users.iter().map(|(id, bits)| Entry { tag: USER, bits: *bits, id: *id }));
-        acl.push(Entry { tag: GROUP_OBJ, bits: group, id: u32::MAX });
-        acl.extend(groups.iter().map(|(id, bits)| Entry { tag: GROUP, bits: *bits, id: *id }));
-        acl.push(Entry { tag: MASK, bits: mask, id: u32::MAX });
-        acl.push(Entry { tag: OTHER, bits: other, id: u32::MAX });
+        let mut acl = vec![AclEntry { tag: USER_OBJ, bits: owner, id: u32::MAX }];
+        acl.extend(users.iter().map(|(id, bits)| AclEntry { tag: USER, bits: *bits, id: *id }));
+        acl.push(AclEntry { tag: GROUP_OBJ, bits: group, id: u32::MAX });
+        acl.extend(groups.iter().map(|(id, bits)| AclEntry { tag: GROUP, bits: *bits, id: *id }));
+        acl.push(AclEntry { tag: MASK, bits: mask, id: u32::MAX });
+        acl.push(AclEntry { tag: OTHER, bits: other, id: u32::MAX });
         (attribute(&acl), u32::from(owner) << 6 | u32::from(mask) << 3 | u32::from(other))
     })
 }
@@ -209,7 +209,7 @@ fn naming(uid: u32, bits: u16) -> Vec<u8> {
 fn a_named_user_who_owns_another_copy_has_no_more_than_its_owner() {
     let named = Rights { access: Some(naming(1001, 7)), ..copy(1000, 100, 0o775) };
     let all = shown(&[named, copy(1001, 100, 0o577)]).rights;
-    assert_eq!(entries(&all.access.unwrap()).unwrap()[1], Entry { tag: USER, bits: 5, id: 1001 });
+    assert_eq!(entries(&all.access.unwrap()).unwrap()[1], AclEntry { tag: USER, bits: 5, id: 1001 });
     assert_eq!(all.perm, 0o555);
 }
 

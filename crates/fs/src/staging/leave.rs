@@ -30,7 +30,7 @@ use crate::migrate::{Cause, NotMoved, Pace, show};
 use crate::node::{Backing, Node, NodeId};
 use crate::placement::settled_facts;
 use crate::staging::Staging;
-use crate::staging::workers::{HANGS, Leaving, Outcome, Tried};
+use crate::staging::workers::{DestageOutcome, HANGS, Leaving, Tried};
 use crate::tree::Pinned;
 use crate::tree::dirs::modified_at;
 
@@ -52,7 +52,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How far somebody goes who takes a file out.
-struct Reach<'a> {
+struct DestageLimits<'a> {
     /// To this branch only.
     only: Option<BranchId>,
     /// How long its lock and those of directories are waited for; `None`: as long as it takes.
@@ -63,12 +63,12 @@ struct Reach<'a> {
     grows_to: u64,
 }
 
-impl Reach<'_> {
-    const ANY: Reach<'static> = Reach { only: None, patience: None, alive: None, grows_to: 0 };
+impl DestageLimits<'_> {
+    const ANY: DestageLimits<'static> = DestageLimits { only: None, patience: None, alive: None, grows_to: 0 };
 }
 
 /// What became of a file that was not refused.
-enum Way {
+enum DestageResult {
     /// It left, or is not there any more.
     Left,
     /// It belongs to a branch that was out of reach.
@@ -86,22 +86,29 @@ impl Staging {
     /// Takes a file out of the staging area; done when it is not there.
     pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
         let Some(area) = &self.staged.area else { return Ok(()) };
-        self.leave_by(area, node, &mut Tried::nothing(area), &Reach::ANY).map(drop)
+        self.leave_by(area, node, &mut Tried::nothing(area), &DestageLimits::ANY).map(drop)
     }
 
     /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
-    pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
-        let Some(area) = &self.staged.area else { return Outcome::Left };
+    pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> DestageOutcome {
+        let Some(area) = &self.staged.area else { return DestageOutcome::Left };
         let alive = || self.workers.gets_on(branch);
-        let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive), grows_to: 0 };
+        let reach =
+            DestageLimits { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive), grows_to: 0 };
         match self.leave_by(area, &leaving.node, &mut leaving.tried, &reach) {
-            Ok(Way::Left) => Outcome::Left,
-            Ok(Way::Elsewhere(other)) => Outcome::Elsewhere(other, leaving),
-            Err(_) => Outcome::Stays,
+            Ok(DestageResult::Left) => DestageOutcome::Left,
+            Ok(DestageResult::Elsewhere(other)) => DestageOutcome::Elsewhere(other, leaving),
+            Err(_) => DestageOutcome::Stays,
         }
     }
 
-    fn leave_by(&self, area: &Area, node: &Arc<Node>, tried: &mut Tried, reach: &Reach<'_>) -> Result<Way, NotMoved> {
+    fn leave_by(
+        &self,
+        area: &Area,
+        node: &Arc<Node>,
+        tried: &mut Tried,
+        reach: &DestageLimits<'_>,
+    ) -> Result<DestageResult, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let (begun, mut attempts) = (Instant::now(), 0);
         let left = loop {
@@ -117,7 +124,7 @@ impl Staging {
             };
             if here != area.branch.id || unlinked {
                 area.remove(node);
-                return Ok(Way::Left);
+                return Ok(DestageResult::Left);
             }
             let left = self.leave_locked(node, area, tried, reach);
             drop(io);
@@ -130,13 +137,13 @@ impl Staging {
             std::thread::sleep(if attempts < ATTEMPTS { FIRST_RETRY } else { NEXT_RETRY });
         };
         match &left {
-            Ok(Way::Left) => {
+            Ok(DestageResult::Left) => {
                 area.remove(node);
                 self.context.count(Metric::StagedLeft);
                 let _names = self.tree.rename_lock.read();
                 self.migrate.evaluate_soon(node);
             }
-            Ok(Way::Elsewhere(_)) => {}
+            Ok(DestageResult::Elsewhere(_)) => {}
             Err(NotMoved::Op(OpError::Stale)) => {
                 area.remove(node); // It is gone.
             }
@@ -153,8 +160,8 @@ impl Staging {
         node: &Arc<Node>,
         area: &Area,
         tried: &mut Tried,
-        reach: &Reach<'_>,
-    ) -> Result<Way, NotMoved> {
+        reach: &DestageLimits<'_>,
+    ) -> Result<DestageResult, NotMoved> {
         if let Some(file) = node.file() {
             // Changes from now on are not in the facts that its rule gets.
             file.state.write().needs_evaluation = false;
@@ -173,7 +180,7 @@ impl Staging {
                 return Err(tried.failure.take().unwrap_or_else(refused));
             };
             if reach.only.is_some_and(|only| only != target) {
-                return Ok(Way::Elsewhere(target));
+                return Ok(DestageResult::Elsewhere(target));
             }
             if let (Some(rule), rules) = (rule, self.placement.rules.load())
                 && let Some(hits) = rules.hits.get(rule.index())
@@ -182,7 +189,7 @@ impl Staging {
             }
             let pace = Pace { alive: reach.alive, patience: reach.patience, ..Pace::default() };
             match self.migrate.transfer(node, target, cause, pace) {
-                Ok(_) => return Ok(Way::Left),
+                Ok(_) => return Ok(DestageResult::Left),
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
                 Err(why) => {
                     if let (NotMoved::NoRoom, Ok(branch)) = (&why, self.branches.get(target)) {
@@ -232,7 +239,7 @@ impl Staging {
     /// As [`Staging::leave_now`], before it gets this size.
     pub(crate) fn leave_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
         let Some(area) = &self.staged.area else { return Ok(()) };
-        let reach = Reach { grows_to, ..Reach::ANY };
+        let reach = DestageLimits { grows_to, ..DestageLimits::ANY };
         self.leave_by(area, node, &mut Tried::nothing(area), &reach).map(drop).map_err(failed)
     }
 

@@ -50,7 +50,7 @@ pub(crate) struct Leaving {
 }
 
 /// What becomes of a file that a worker was given.
-pub(crate) enum Outcome {
+pub(crate) enum DestageOutcome {
     /// It left, or is not there any more.
     Left,
     /// It stays for now.
@@ -84,7 +84,7 @@ impl DestageWorker {
 }
 
 #[derive(Default)]
-struct State {
+struct WorkerTable {
     workers: BTreeMap<BranchId, DestageWorker>,
     /// Files that some worker has.
     handed: FxHashSet<FileId>,
@@ -95,7 +95,7 @@ struct State {
 /// See the module. A leaf among the locks.
 pub(crate) struct DestageWorkers {
     staging: Weak<Staging>,
-    state: LeafMutex<rank::StagingWorkers, State>,
+    state: LeafMutex<rank::StagingWorkers, WorkerTable>,
     changed: Condvar,
 }
 
@@ -133,7 +133,7 @@ impl DestageWorkers {
     /// Gives a branch's worker files, in this order; those that a worker has already stay there. Whether any were new.
     fn hand_over(self: &Arc<Self>, branch: BranchId, files: impl IntoIterator<Item = Leaving>) -> bool {
         let mut state = self.state.lock();
-        let State { workers, handed, .. } = &mut *state;
+        let WorkerTable { workers, handed, .. } = &mut *state;
         let worker = workers.entry(branch).or_default();
         let before = worker.files.len();
         worker.files.extend(files.into_iter().filter(|it| handed.insert(id_of(&it.node))));
@@ -143,7 +143,7 @@ impl DestageWorkers {
     }
 
     /// Starts the worker of a branch, if it has something to do and no thread. Without a thread it is done here.
-    fn start(self: &Arc<Self>, mut state: LeafMutexGuard<'_, State>, branch: BranchId) {
+    fn start(self: &Arc<Self>, mut state: LeafMutexGuard<'_, WorkerTable>, branch: BranchId) {
         let Some(worker) = state.workers.get_mut(&branch) else { return };
         if worker.files.is_empty() || worker.since.is_some() {
             return;
@@ -167,15 +167,15 @@ impl DestageWorkers {
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 staging
                     .as_ref()
-                    .map_or(Outcome::Stays, |staging| staging.destage_one(branch, leaving, failures >= HOPELESS))
+                    .map_or(DestageOutcome::Stays, |staging| staging.destage_one(branch, leaving, failures >= HOPELESS))
             }));
             drop(staging);
             match outcome {
-                Ok(Outcome::Left) => failures = 0,
-                Ok(Outcome::Stays) | Err(_) => failures += 1,
-                Ok(Outcome::Elsewhere(..)) => {}
+                Ok(DestageOutcome::Left) => failures = 0,
+                Ok(DestageOutcome::Stays) | Err(_) => failures += 1,
+                Ok(DestageOutcome::Elsewhere(..)) => {}
             }
-            self.done(branch, file, outcome.unwrap_or(Outcome::Stays));
+            self.done(branch, file, outcome.unwrap_or(DestageOutcome::Stays));
         }
     }
 
@@ -195,15 +195,15 @@ impl DestageWorkers {
         }
     }
 
-    fn done(self: &Arc<Self>, branch: BranchId, file: FileId, outcome: Outcome) {
+    fn done(self: &Arc<Self>, branch: BranchId, file: FileId, outcome: DestageOutcome) {
         let mut state = self.state.lock();
         if let Some(worker) = state.workers.get_mut(&branch) {
             (worker.finished, worker.at_work) = (worker.finished + 1, None);
         }
         self.changed.notify_all();
         match outcome {
-            Outcome::Left | Outcome::Stays => _ = state.handed.remove(&file),
-            Outcome::Elsewhere(other, leaving) => {
+            DestageOutcome::Left | DestageOutcome::Stays => _ = state.handed.remove(&file),
+            DestageOutcome::Elsewhere(other, leaving) => {
                 state.handed_on += 1;
                 state.workers.entry(other).or_default().files.push_back(leaving);
                 self.start(state, other);
@@ -225,7 +225,7 @@ impl DestageWorkers {
         }
     }
 
-    fn settle_once(&self, state: &mut LeafMutexGuard<'_, State>) {
+    fn settle_once(&self, state: &mut LeafMutexGuard<'_, WorkerTable>) {
         let marks: Vec<(BranchId, u64)> =
             state.workers.iter().map(|(branch, it)| (*branch, it.finished + it.left_to_do())).collect();
         loop {
@@ -301,17 +301,17 @@ impl Staging {
     }
 
     /// A worker's work on one file; where others could not leave before, it is left for another time.
-    fn destage_one(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> Outcome {
-        let Some(area) = &self.staged.area else { return Outcome::Left };
+    fn destage_one(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> DestageOutcome {
+        let Some(area) = &self.staged.area else { return DestageOutcome::Left };
         if self.context.is_stopping() {
-            return Outcome::Stays;
+            return DestageOutcome::Stays;
         }
         let node = Arc::clone(&leaving.node);
-        let outcome = if is_hopeless { Outcome::Stays } else { self.leave_to(branch, leaving) };
+        let outcome = if is_hopeless { DestageOutcome::Stays } else { self.leave_to(branch, leaving) };
         match outcome {
-            Outcome::Left => self.write_back.await_room(&node),
-            Outcome::Stays => area.postpone(&node),
-            Outcome::Elsewhere(..) => {}
+            DestageOutcome::Left => self.write_back.await_room(&node),
+            DestageOutcome::Stays => area.postpone(&node),
+            DestageOutcome::Elsewhere(..) => {}
         }
         self.release_left();
         outcome

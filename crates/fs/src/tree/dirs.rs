@@ -33,17 +33,17 @@ use crate::node::{Backing, Dir, DirCopy, Node, NodeId, inode_key, key_of};
 use crate::tree::{Tree, lock_within};
 
 /// Copies of one directory that can be used now.
-pub(crate) type Copies = SmallVec<[DirAt; 2]>;
+pub(crate) type DirCopies = SmallVec<[DirAt; 2]>;
 
 const SHARDS: usize = 16;
 /// Descriptors kept open at most, all shards together; never more than a quarter of what the daemon may have.
 const CAPACITY: usize = 16 << 10;
 
-type Shard = RankedMutex<rank::TreeDirFds, LruCache<(NodeId, BranchId), DirAt, FxBuildHasher>>;
+type DirFdShard = RankedMutex<rank::TreeDirFds, LruCache<(NodeId, BranchId), DirAt, FxBuildHasher>>;
 
 /// Open descriptors of directories, least recently used closed first.
 pub(crate) struct DirFds {
-    shards: Vec<Shard>,
+    shards: Vec<DirFdShard>,
 }
 
 impl DirFds {
@@ -55,7 +55,7 @@ impl DirFds {
         DirFds { shards: (0..SHARDS).map(|_| shard()).collect() }
     }
 
-    fn shard(&self, node: NodeId) -> &Shard {
+    fn shard(&self, node: NodeId) -> &DirFdShard {
         &self.shards[node.0 as usize % SHARDS]
     }
 
@@ -151,7 +151,7 @@ impl Tree {
 
     /// All usable copies of a directory, in the order of the branches. Copies that vanished behind our back are
     /// dropped.
-    pub(crate) fn copies(&self, node: &Arc<Node>) -> OpResult<Copies> {
+    pub(crate) fn copies(&self, node: &Arc<Node>) -> OpResult<DirCopies> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         self.refresh(node, dir)?;
         self.known_copies(node, dir)
@@ -173,7 +173,7 @@ impl Tree {
 
     /// As `copies`, without looking for new ones. For a directory that was removed: the copies that it had, in which
     /// there are no names.
-    pub(crate) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<Copies> {
+    pub(crate) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirCopies> {
         let known: SmallVec<[DirCopy; 2]> = {
             let state = dir.state.read();
             if state.removed {
@@ -181,7 +181,7 @@ impl Tree {
             }
             state.copies.clone()
         };
-        let mut copies = Copies::new();
+        let mut copies = DirCopies::new();
         let mut failure = None;
         for copy in &known {
             match self.dir_at(node, copy.branch) {

@@ -33,14 +33,14 @@ use crate::ground::advice::advised;
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::{RankedMutex, rank};
-use crate::node::{Dir, Divergence, Look, Node, NodeId, inode_key};
+use crate::node::{Dir, Divergence, ModeAndOwner, Node, NodeId, inode_key};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, Shown, shown};
 use crate::spec::DirectoryRule;
 use crate::tree::Tree;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, look, note_change};
-use crate::tree::lookup::Found;
+use crate::tree::lookup::MergedEntry;
 use crate::warning::Warning;
 
 /// [`Dir::alike`] while the copies are compared: no topology.
@@ -48,10 +48,10 @@ const COMPARING: u64 = u64::MAX;
 
 /// Directories that were met whose copies differ.
 #[derive(Default)]
-pub(crate) struct Differing(RankedMutex<rank::TreeDiffering, Met>);
+pub(crate) struct Differing(RankedMutex<rank::TreeDiffering, DifferingDirs>);
 
 #[derive(Default)]
-struct Met {
+struct DifferingDirs {
     dirs: FxHashSet<Ino>,
     example: Option<(Ino, String)>,
     /// Their number when the log last reported them.
@@ -61,13 +61,14 @@ struct Met {
 impl Tree {
     /// Looks whether the copies of a directory that was just found are what they were when they were compared. Whether
     /// something changed since.
-    pub(crate) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &Found) -> OpResult<bool> {
-        let looks: SmallVec<[(BranchId, Look); 2]> = found.at.iter().map(|(at, meta)| (at.id(), look(meta))).collect();
+    pub(crate) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &MergedEntry) -> OpResult<bool> {
+        let looks: SmallVec<[(BranchId, ModeAndOwner); 2]> =
+            found.at.iter().map(|(at, meta)| (at.id(), look(meta))).collect();
         self.recheck(node, dir, &looks)
     }
 
     /// As [`Tree::recheck_found`], by branch.
-    pub(crate) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Look)]) -> OpResult<bool> {
+    pub(crate) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, ModeAndOwner)]) -> OpResult<bool> {
         let topology = self.branches.topology.load(Ordering::Acquire);
         if dir.alike.load(Ordering::Acquire) != topology {
             return self.compare_once(node, dir, topology);
@@ -357,7 +358,7 @@ impl Tree {
         self.warning_of(&self.differing.0.lock())
     }
 
-    fn warning_of(&self, met: &Met) -> Option<Warning> {
+    fn warning_of(&self, met: &DifferingDirs) -> Option<Warning> {
         (!met.dirs.is_empty()).then(|| Warning::DirectoriesDiffer {
             mount: self.context.spec.mount.clone(),
             directories: met.dirs.len(),

@@ -24,7 +24,7 @@ use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, DirAttributes, Intention};
 use crate::rights::{Rights, RightsChange};
 use crate::tree::Tree;
-use crate::tree::dirs::Copies;
+use crate::tree::dirs::DirCopies;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, note_change};
 
 impl Tree {
@@ -70,7 +70,7 @@ impl Tree {
     pub(crate) fn change_copies(
         &self,
         node: &Arc<Node>,
-        copies: &Copies,
+        copies: &DirCopies,
         wanted: Option<&Rights>,
         cache: KernelCache,
         call: impl Fn(&FileAt) -> OpResult<()>,
@@ -136,7 +136,7 @@ impl Tree {
     }
 
     /// What users see of a directory. The caller holds the lock on its attributes.
-    fn rights_shown(&self, dir: &Dir, copies: &Copies) -> OpResult<Rights> {
+    fn rights_shown(&self, dir: &Dir, copies: &DirCopies) -> OpResult<Rights> {
         if let Some(divergence) = &dir.state.read().divergence {
             return Ok(divergence.shown.rights.clone());
         }
@@ -268,7 +268,7 @@ fn copy_id(dir: &Dir, copy: &DirAt) -> CopyId {
 }
 
 /// Takes the marks off copies.
-fn unmark(copies: &Copies) {
+fn unmark(copies: &DirCopies) {
     for copy in copies.iter().filter(|copy| !copy.branch.settings().read_only) {
         let dir = Arc::clone(&copy.fd);
         let _without_marks = guarded(copy, move || relocate::unmark(dir.as_fd()));

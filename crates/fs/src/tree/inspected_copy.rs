@@ -12,9 +12,9 @@ use crate::ground::at::DirAt;
 use crate::ground::fd_path::proc_path;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::meta::Meta;
-use crate::node::Look;
+use crate::node::ModeAndOwner;
 use crate::relocate;
-use crate::relocate::{Attributes, ChangedAt, CopyId, DirAttributes, FoundAttributes, Mark, Note};
+use crate::relocate::{Attributes, ChangeNote, ChangedAt, CopyId, DirAttributes, FoundAttributes, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, SET_GID, Shown};
 
 /// One copy of a directory, as it was found.
@@ -23,7 +23,7 @@ pub(crate) struct InspectedCopy {
     pub(crate) meta: Meta,
     pub(crate) attributes: Attributes,
     pub(crate) mark: Option<Mark>,
-    pub(crate) note: Note,
+    pub(crate) note: ChangeNote,
 }
 
 impl InspectedCopy {
@@ -113,7 +113,7 @@ impl InspectedCopy {
     }
 }
 
-pub(crate) fn look(meta: &Meta) -> Look {
+pub(crate) fn look(meta: &Meta) -> ModeAndOwner {
     (meta.perm & 0o7777, meta.uid, meta.gid)
 }
 
@@ -140,11 +140,11 @@ pub(crate) fn guarded<T: Send + 'static>(
 pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
-    let noted: Vec<Note> = copies
+    let noted: Vec<ChangeNote> = copies
         .iter()
         .filter_map(|copy| {
             let dir = Arc::clone(&copy.fd);
-            guarded(copy, move || Ok(Note::of(dir.as_fd()))).ok()
+            guarded(copy, move || Ok(ChangeNote::of(dir.as_fd()))).ok()
         })
         .collect();
     let latest = noted.iter().map(|note| note.at).max();
@@ -157,7 +157,7 @@ pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
     lacking.dedup();
     let (mut any, mut full) = (false, None);
     for copy in copies.iter().filter(|copy| !copy.branch.settings().read_only) {
-        let (dir, note) = (Arc::clone(&copy.fd), Note { at, owed: lacking.clone() });
+        let (dir, note) = (Arc::clone(&copy.fd), ChangeNote { at, owed: lacking.clone() });
         match guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
             Ok(()) => any = true,
             Err(error) if error.is_full() => full = Some(error),

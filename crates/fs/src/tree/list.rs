@@ -13,7 +13,7 @@ use umbrella_units::Ino;
 use crate::branch::HIDDEN;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
-use crate::ground::listing::{Entry, Listing, cookie_of};
+use crate::ground::listing::{DirEntry, Listing, cookie_of};
 use crate::inode_map::BackingKey;
 use crate::node::{Node, NodeId};
 use crate::tree::Tree;
@@ -97,8 +97,8 @@ impl Tree {
         look()
     }
 
-    fn merge(&self, node: &Arc<Node>, copies: &[DirAt]) -> OpResult<Vec<Entry>> {
-        let mut entries: Vec<Entry> = Vec::new();
+    fn merge(&self, node: &Arc<Node>, copies: &[DirAt]) -> OpResult<Vec<DirEntry>> {
+        let mut entries: Vec<DirEntry> = Vec::new();
         let mut seen: FxHashMap<OsString, usize> = FxHashMap::default();
         let mut answered = false;
         let mut failure = None;
@@ -129,7 +129,7 @@ impl Tree {
                 }
                 let key = BackingKey { slot: at.online.slot, foreign_dev: 0, ino: entry.ino };
                 let ino = self.inodes.ino(key);
-                entries.push(Entry {
+                entries.push(DirEntry {
                     cookie: cookie_of(ino, &entry.name),
                     name: entry.name,
                     kind,
@@ -151,7 +151,7 @@ impl Tree {
     }
 
     /// Node and attributes of an entry, with one more reference, as `lookup` would give them.
-    pub(crate) fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &Entry) -> OpResult<Attr> {
+    pub(crate) fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &DirEntry) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let _under_way = self.lookups.begin();
         let parent = self.dir_node(parent)?;

@@ -17,7 +17,7 @@ use crate::ground::at::DirAt;
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
-use crate::tree::dirs::Copies;
+use crate::tree::dirs::DirCopies;
 use crate::tree::inspected_copy::look;
 use crate::tree::{Tree, is_reserved};
 use crate::warning::{Subject, Warning};
@@ -56,7 +56,7 @@ impl Tree {
     /// other meanwhile is waited for.
     ///
     /// Cost: one `statx` a copy of the directory.
-    pub(crate) fn probe(&self, parent: &Arc<Node>, name: &OsStr) -> OpResult<Option<Found>> {
+    pub(crate) fn probe(&self, parent: &Arc<Node>, name: &OsStr) -> OpResult<Option<MergedEntry>> {
         if is_reserved(parent, name) {
             return Ok(None);
         }
@@ -79,7 +79,7 @@ impl Tree {
         }
     }
 
-    fn probe_copies(&self, copies: &Copies, name: &OsStr) -> OpResult<Found> {
+    fn probe_copies(&self, copies: &DirCopies, name: &OsStr) -> OpResult<MergedEntry> {
         let mut at = SmallVec::new();
         let mut failure = None;
         for dir in copies {
@@ -94,16 +94,16 @@ impl Tree {
             // The name was not found, and not every branch could be searched. A branch that went away just now is
             // skipped like an absent one. Any other error must not become "there is none".
             Some(OpError::Offline | OpError::Sys(Errno::NOTCONN | Errno::TIMEDOUT)) if copies.len() > 1 => {
-                Ok(Found { at, moves: None })
+                Ok(MergedEntry { at, moves: None })
             }
             Some(error) if at.is_empty() => Err(error),
-            _ => Ok(Found { at, moves: None }),
+            _ => Ok(MergedEntry { at, moves: None }),
         }
     }
 
     /// Of several finds, keeps what users see: all copies of a directory; the newest of several files. The other files
     /// are reported.
-    fn settle(&self, parent: &Arc<Node>, name: &OsStr, mut found: Found) -> Found {
+    fn settle(&self, parent: &Arc<Node>, name: &OsStr, mut found: MergedEntry) -> MergedEntry {
         let directories = found.at.iter().filter(|(_, meta)| meta.kind == FileKind::Directory).count();
         if found.at.len() == 1 || directories == found.at.len() {
             self.is_single(parent, name);
@@ -136,7 +136,7 @@ impl Tree {
 
     /// The node of what was found, with one more reference. What was found may have moved since: then it is looked for
     /// again.
-    pub(crate) fn intern(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, Attr)> {
+    pub(crate) fn intern(&self, parent: &Arc<Node>, name: &OsStr, found: &MergedEntry) -> OpResult<(Arc<Node>, Attr)> {
         let mut again;
         let mut found = found;
         loop {
@@ -242,7 +242,7 @@ impl Tree {
     }
 
     /// The node, and whether the directory is not any more what was found.
-    fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &Found) -> OpResult<(Arc<Node>, bool)> {
+    fn intern_dir(&self, parent: &Arc<Node>, name: &OsStr, found: &MergedEntry) -> OpResult<(Arc<Node>, bool)> {
         let backings: SmallVec<[Backing; 2]> =
             found.at.iter().map(|(dir, meta)| Backing::of(&dir.branch, meta)).collect();
         for backing in &backings {
@@ -466,13 +466,13 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
 }
 
 /// An entry as found on the branches: several only for directories and for names that more than one branch holds.
-pub(crate) struct Found {
+pub(crate) struct MergedEntry {
     pub(crate) at: SmallVec<[(DirAt, Meta); 2]>,
     /// The directory's count of moves before it was looked at; `None` for what cannot have moved since: it is new.
     pub(crate) moves: Option<u64>,
 }
 
-impl Found {
+impl MergedEntry {
     /// Where a file is.
     pub(crate) fn first(&self) -> OpResult<&(DirAt, Meta)> {
         self.at.first().ok_or(OpError::Sys(Errno::NOENT))
@@ -484,6 +484,6 @@ impl Found {
 }
 
 /// What was listed on one branch.
-pub(crate) fn found_one(at: &DirAt, meta: Meta, moves: Option<u64>) -> Found {
-    Found { at: smallvec![(at.clone(), meta)], moves }
+pub(crate) fn found_one(at: &DirAt, meta: Meta, moves: Option<u64>) -> MergedEntry {
+    MergedEntry { at: smallvec![(at.clone(), meta)], moves }
 }

@@ -28,25 +28,27 @@ use crate::tree::Tree;
 pub(crate) struct OrphanName {
     branch: BranchUuid,
     path: Vec<u8>,
-    made: Made,
+    made: NewEntry,
 }
 
 /// What was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum NewEntry {
     /// Something new of this kind.
     New(FileKind),
     /// Another name of a file.
     Link,
 }
 
-impl Made {
+impl NewEntry {
     /// Whether what is there may go without a loss.
     fn is_empty(self, found: &Meta) -> bool {
         match self {
-            Made::Link => found.kind != FileKind::Directory && found.nlink > 1,
-            Made::New(FileKind::Directory) => found.kind == FileKind::Directory,
-            Made::New(kind) => found.kind == kind && found.nlink == 1 && (kind != FileKind::File || found.size == 0),
+            NewEntry::Link => found.kind != FileKind::Directory && found.nlink > 1,
+            NewEntry::New(FileKind::Directory) => found.kind == FileKind::Directory,
+            NewEntry::New(kind) => {
+                found.kind == kind && found.nlink == 1 && (kind != FileKind::File || found.size == 0)
+            }
         }
     }
 }
@@ -86,10 +88,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 impl Tree {
     /// A branch did not make something, or what followed failed: takes away what it may have made all the same. What
     /// somebody else knows of is theirs.
-    pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made) {
+    pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: NewEntry) {
         let is_known = |found: &Meta| self.nodes.find(Backing::of(&dir.branch, found)).is_some();
         let removed = dir.find(name).and_then(|found| match found {
-            Some(found) if made == Made::Link || !made.is_empty(&found) || is_known(&found) => Ok(()),
+            Some(found) if made == NewEntry::Link || !made.is_empty(&found) || is_known(&found) => Ok(()),
             Some(found) if found.kind == FileKind::Directory => dir.rmdir(name),
             Some(_) => dir.unlink(name),
             None => Ok(()),
@@ -109,7 +111,14 @@ impl Tree {
     }
 
     /// [`Tree::unmake`], if a branch that may hang failed so that it may have done what was asked.
-    pub(crate) fn unmake_if_unsure(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: Made, error: OpError) {
+    pub(crate) fn unmake_if_unsure(
+        &self,
+        parent: &Arc<Node>,
+        name: &OsStr,
+        dir: &DirAt,
+        made: NewEntry,
+        error: OpError,
+    ) {
         if dir.online.guarded && is_unsure(error) {
             self.unmake(parent, name, dir, made);
         }

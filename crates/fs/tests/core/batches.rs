@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::inotify;
 use umbrella_fs::control::protocol::EnforceSummary;
-use umbrella_fs::pool::{Pool, Replace, Walk};
+use umbrella_fs::pool::{Pool, Replace, WalkOptions};
 use umbrella_fs::relocate::{BatchFile, BranchUuid, Fingerprint, Intent, MOST_FILES, MOST_PATH_BYTES};
 use umbrella_fs::{Caller, NodeId};
 use umbrella_units::ByteSize;
@@ -39,7 +39,7 @@ fn log(at: usize) -> PathBuf {
 }
 
 fn enforce(pool: &Pool) -> EnforceSummary {
-    pool.enforce(Walk::default(), &mut |_| true)
+    pool.enforce(WalkOptions::default(), &mut |_| true)
 }
 
 fn assert_only_on(bench: &Bench, branch: usize, path: &Path) {
@@ -131,7 +131,7 @@ fn a_node_keeps_its_number_and_its_handle_reads_on_when_its_file_moves_in_a_batc
 #[test]
 fn a_walk_that_is_stopped_leaves_each_file_once_and_nothing_half_made() {
     let (bench, pool) = with_logs(FILES);
-    let walk = Walk { bandwidth: Some(ByteSize(600)), ..Walk::default() };
+    let walk = WalkOptions { bandwidth: Some(ByteSize(600)), ..WalkOptions::default() };
     let mut told = 0;
     let summary = pool.enforce(walk, &mut |progress| {
         told += 1;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace};
+use umbrella_fs::pool::{AttributeChange, OpenRequest, Pool, Replace};
 use umbrella_fs::{Caller, DataPath, NodeId, OpError, PassthroughToken, calls_on_branches};
 
 use crate::bench::{Bench, FakeKernel, Ground};
@@ -126,7 +126,7 @@ fn attributes_are_one_call_and_their_change_four() {
     let scene = Scene::new();
     let node = scene.file("file");
     assert_eq!(calls(|| scene.pool.getattr(node).map(|_| ())), (1, Ok(())));
-    let change = Change { perm: Some(0o600), ..Change::default() };
+    let change = AttributeChange { perm: Some(0o600), ..AttributeChange::default() };
     assert_eq!(calls(|| scene.pool.setattr(node, &change).map(|attr| attr.meta.perm)), (4, Ok(0o600)));
 }
 

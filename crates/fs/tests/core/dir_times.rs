@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::sync::Arc;
 
-use umbrella_fs::pool::{Change, NewTime, Pool, Replace};
+use umbrella_fs::pool::{AttributeChange, NewTime, Pool, Replace};
 use umbrella_fs::{Caller, NodeId};
 use umbrella_units::Timestamp;
 
@@ -16,7 +16,7 @@ fn old(number: i64) -> Timestamp {
 }
 
 fn set(pool: &Pool, dir: NodeId, mtime: Timestamp) {
-    let change = Change { mtime: Some(NewTime::At(mtime)), ..Change::default() };
+    let change = AttributeChange { mtime: Some(NewTime::At(mtime)), ..AttributeChange::default() };
     pool.setattr(dir, &change).unwrap();
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use umbrella_fs::control::protocol::EnforceSummary;
-use umbrella_fs::pool::{OpenRequest, Pool, Replace, Walk};
+use umbrella_fs::pool::{OpenRequest, Pool, Replace, WalkOptions};
 use umbrella_fs::{Caller, NodeId, OpError};
 use umbrella_units::ByteSize;
 
@@ -45,7 +45,7 @@ impl Scene {
     /// Starts the move; returns when the copy is under way.
     fn copying(&self) -> JoinHandle<EnforceSummary> {
         let pool = Arc::clone(&self.pool);
-        let walk = Walk { bandwidth: Some(SLOWLY), ..Walk::default() };
+        let walk = WalkOptions { bandwidth: Some(SLOWLY), ..WalkOptions::default() };
         let moving = std::thread::spawn(move || pool.enforce(walk, &mut |_| true));
         let until = Instant::now() + Duration::from_secs(60);
         while std::fs::read_dir(self.bench.branch(1).join(".umbrella/tmp")).unwrap().next().is_none() {
@@ -57,7 +57,7 @@ impl Scene {
 
     /// Walks, and ends that while the copy is under way, as the end of its hours does.
     fn walk_that_ends_during_the_copy(&self) -> EnforceSummary {
-        let walk = Walk { bandwidth: Some(ByteSize(32 << 10)), ..Walk::default() };
+        let walk = WalkOptions { bandwidth: Some(ByteSize(32 << 10)), ..WalkOptions::default() };
         let copying = || std::fs::read_dir(self.at(1, ".umbrella/tmp")).unwrap().next().is_some();
         self.pool.enforce(walk, &mut |_| !copying())
     }
@@ -95,7 +95,7 @@ fn a_walk_that_ends_during_a_copy_drops_it_and_says_so() {
 fn how_long_a_walk_will_be_is_not_guessed_where_a_branch_shares_its_file_system() {
     let scene = Scene::new();
     let mut last = None;
-    scene.pool.enforce(Walk { dry_run: true, ..Walk::default() }, &mut |now| {
+    scene.pool.enforce(WalkOptions { dry_run: true, ..WalkOptions::default() }, &mut |now| {
         last = Some((now.inodes_total, now.inodes_seen));
         true
     });
@@ -280,7 +280,7 @@ fn a_file_that_moves_to_and_fro_is_found_at_any_time() {
     while Instant::now() < until && !lookers.iter().any(JoinHandle::is_finished) {
         // To the second branch as a user's, to the first as root's.
         let uid = [1000, 0][moves % 2];
-        let change = umbrella_fs::pool::Change { uid: Some(uid), ..Default::default() };
+        let change = umbrella_fs::pool::AttributeChange { uid: Some(uid), ..Default::default() };
         pool.setattr(file, &change).unwrap();
         pool.move_all_queued();
         moves += 1;
@@ -310,7 +310,7 @@ fn a_file_on_its_first_way_out_of_a_directory_is_listed_at_any_time() {
                 }
             });
             // The second branch has no copy of the directory before.
-            let change = umbrella_fs::pool::Change { uid: Some(1000), ..Default::default() };
+            let change = umbrella_fs::pool::AttributeChange { uid: Some(1000), ..Default::default() };
             pool.setattr(file, &change).unwrap();
             pool.move_all_queued();
             stop.store(true, Ordering::Relaxed);

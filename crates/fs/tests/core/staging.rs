@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace};
+use umbrella_fs::pool::{AttributeChange, OpenRequest, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
 use umbrella_fs::{Caller, NodeId, OpError};
 use umbrella_policy::placement::spec::{DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment};
@@ -99,7 +99,7 @@ fn a_file_stays_in_memory_until_it_outgrows_it_and_is_judged_by_the_size_it_has_
 fn a_truncation_and_an_allocation_beyond_what_may_be_staged_take_the_file_out() {
     let scene = Scene::new(small_area());
     let file = scene.put("cut", b"x");
-    let change = Change { size: Some(49 << 10), ..Change::default() };
+    let change = AttributeChange { size: Some(49 << 10), ..AttributeChange::default() };
     assert_eq!(scene.pool.setattr(file, &change).unwrap().meta.size, 49 << 10);
     assert_eq!(scene.holders("cut"), ["slow"], "it leaves for the place of the size that it gets");
     let (_, opened) = scene.pool.create(NodeId::ROOT, OsStr::new("room"), 0o640, Caller::ROOT, WRITE).unwrap();
@@ -117,7 +117,7 @@ fn a_file_that_somebody_has_open_past_the_mount_for_a_moment_leaves_all_the_same
         std::thread::sleep(Duration::from_millis(100));
         drop(held);
     });
-    let change = Change { size: Some(49 << 10), ..Change::default() };
+    let change = AttributeChange { size: Some(49 << 10), ..AttributeChange::default() };
     assert_eq!(scene.pool.setattr(file, &change).map(|attr| attr.meta.size), Ok(49 << 10));
     scanner.join().unwrap();
     assert_eq!(scene.holders("scanned"), ["slow"]);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use umbrella_fs::pool::{Change, OpenRequest, Pool, Replace, Walk};
+use umbrella_fs::pool::{AttributeChange, OpenRequest, Pool, Replace, WalkOptions};
 use umbrella_fs::{Caller, HandleId, NodeId, OpResult};
 
 use crate::bench::{BRANCHES, Bench, Ground, rule_set};
@@ -185,7 +185,7 @@ impl Worker {
     fn truncate(&mut self, at: usize) -> Done {
         let size = self.rng.random_range(0..12_000);
         let own = &mut self.files[at];
-        let change = Change { size: Some(size), ..Change::default() };
+        let change = AttributeChange { size: Some(size), ..AttributeChange::default() };
         ok(&format!("truncate of {}", own.name), self.pool.setattr(own.node, &change))?;
         own.data.resize(size as usize, 0);
         Ok(())
@@ -348,7 +348,7 @@ fn together(seed: u64, until: Instant) -> u64 {
         Ok(())
     }));
     threads.push(shared.spawn("enforcer", |shared| {
-        shared.pool.enforce(Walk::default(), &mut |_| true);
+        shared.pool.enforce(WalkOptions::default(), &mut |_| true);
         Ok(())
     }));
     let mut rng = StdRng::seed_from_u64(seed);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, XattrFlags};
 use rustix::io::Errno;
-use umbrella_fs::pool::{Change, NewTime, OpenRequest, Pool, Replace, Walk};
+use umbrella_fs::pool::{AttributeChange, NewTime, OpenRequest, Pool, Replace, WalkOptions};
 use umbrella_fs::{Caller, HandleId, NodeId, OpError, OpResult};
 use umbrella_units::Timestamp;
 
@@ -354,7 +354,7 @@ impl World {
         Ok(())
     }
 
-    fn change(&mut self, name: &Name, change: &Change) -> Done {
+    fn change(&mut self, name: &Name, change: &AttributeChange) -> Done {
         let node = self.node_at(name.0, &name.1, name.3)?;
         well("setattr", self.pool().setattr(node, change)).map(drop)
     }
@@ -453,7 +453,7 @@ impl World {
             Op::SetTime { what, secs } => {
                 let Some(name) = self.pick_file(what) else { return Ok(()) };
                 let time = Timestamp { secs: i64::from(secs), nanos: 5 };
-                self.change(&name, &Change { mtime: Some(NewTime::At(time)), ..Change::default() })?;
+                self.change(&name, &AttributeChange { mtime: Some(NewTime::At(time)), ..AttributeChange::default() })?;
                 self.model.attrs_mut(name.3).mtime = Some(time);
                 Ok(())
             }
@@ -560,7 +560,7 @@ impl World {
     }
 
     fn enforce(&self) -> Done {
-        let summary = self.pool().enforce(Walk::default(), &mut |_| true);
+        let summary = self.pool().enforce(WalkOptions::default(), &mut |_| true);
         if summary.stopped { Err("nobody stopped the walk".to_owned()) } else { Ok(()) }
     }
 
@@ -604,14 +604,14 @@ impl World {
     fn chmod(&mut self, what: Pick, perm: u32) -> Done {
         let not_link = |world: &World, what| !matches!(what, Ref::File(key) if matches!(world.model.files[&key].content, Content::Link(_)));
         let Some(name) = self.pick_name(what, not_link) else { return Ok(()) };
-        self.change(&name, &Change { perm: Some(perm), ..Change::default() })?;
+        self.change(&name, &AttributeChange { perm: Some(perm), ..AttributeChange::default() })?;
         self.model.attrs_mut(name.3).perm = perm;
         Ok(())
     }
 
     fn chown(&mut self, what: Pick, uid: u32) -> Done {
         let Some(name) = self.pick_name(what, |_, _| true) else { return Ok(()) };
-        self.change(&name, &Change { uid: Some(uid), gid: Some(uid), ..Change::default() })?;
+        self.change(&name, &AttributeChange { uid: Some(uid), gid: Some(uid), ..AttributeChange::default() })?;
         let attrs = self.model.attrs_mut(name.3);
         (attrs.uid, attrs.gid) = (uid, uid);
         if matches!(name.3, Ref::File(_)) {
@@ -625,7 +625,7 @@ impl World {
     fn truncate(&mut self, file: Pick, len: u32) -> Done {
         let Some(name) = self.pick_file(file) else { return Ok(()) };
         let Ref::File(key) = name.3 else { return Ok(()) };
-        self.change(&name, &Change { size: Some(u64::from(len)), ..Change::default() })?;
+        self.change(&name, &AttributeChange { size: Some(u64::from(len)), ..AttributeChange::default() })?;
         let file = self.model.files.get_mut(&key).unwrap();
         file.attrs.mtime = None;
         file.data_mut().unwrap().resize(len as usize, 0);

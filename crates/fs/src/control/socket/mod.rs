@@ -95,7 +95,7 @@ pub struct Listener {
 
 /// A socket that is answered; dropped, it is gone, and those who asked have their answers unless that takes too long.
 #[derive(Debug)]
-pub struct Serving {
+pub struct SocketServer {
     listener: Arc<UnixListener>,
     file: Option<SocketFile>,
     stop: Arc<AtomicBool>,
@@ -163,17 +163,17 @@ impl Listener {
     }
 
     /// Answers from now on, each client on a thread of its own.
-    pub fn serve<S: Service>(self, service: S) -> Serving {
+    pub fn serve<S: Service>(self, service: S) -> SocketServer {
         self.serve_readers(service, UNREAD)
     }
 
     /// As [`Listener::serve`], for clients that read their answers within this time.
-    fn serve_readers<S: Service>(self, service: S, unread: Duration) -> Serving {
+    fn serve_readers<S: Service>(self, service: S, unread: Duration) -> SocketServer {
         let stop = Arc::new(AtomicBool::new(false));
         let clients = Arc::new(Clients::default());
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&clients));
         let listener = Arc::clone(&self.listener);
-        let serving = Serving { listener: self.listener, file: Some(self.file), stop: stopped, clients: counted };
+        let serving = SocketServer { listener: self.listener, file: Some(self.file), stop: stopped, clients: counted };
         let service = Arc::new(service);
         let accept = move || {
             for client in listener.incoming() {
@@ -204,7 +204,7 @@ impl Listener {
     }
 }
 
-impl Drop for Serving {
+impl Drop for SocketServer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         self.file = None;

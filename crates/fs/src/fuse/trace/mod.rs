@@ -35,12 +35,12 @@ pub(crate) struct RequestTrace {
 /// What requests leave.
 pub(crate) struct Lines {
     begun: Instant,
-    waiting: LeafMutex<rank::TraceLines, Waiting>,
+    waiting: LeafMutex<rank::TraceLines, TraceBuffer>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct TraceBuffer {
     text: String,
     left_out: u64,
     ended: bool,

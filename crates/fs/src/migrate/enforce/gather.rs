@@ -13,8 +13,8 @@ use crate::control::protocol::MoveEvent;
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
 use crate::migrate::batch::{LARGE, MOST_BYTES, MoveResult};
-use crate::migrate::enforce::Walker;
-use crate::migrate::enforce::judge::{Met, Target};
+use crate::migrate::enforce::EnforceWalker;
+use crate::migrate::enforce::judge::{Target, VisitedFile};
 use crate::migrate::moving::{Cause, NotMoved, Pace};
 use crate::node::{Node, path_of};
 use crate::relocate::MOST_FILES;
@@ -51,7 +51,7 @@ impl Ways<'_> {
     }
 }
 
-impl<'a> Walker<'a> {
+impl<'a> EnforceWalker<'a> {
     /// Moves a file, at the latest when its way has enough files for a batch.
     pub(super) fn gather(&mut self, way: [BranchId; 2], found: ToMove<'a>) {
         if found.meta.size > LARGE.0 {
@@ -139,7 +139,7 @@ impl<'a> Walker<'a> {
         let ToMove { file, dir, name, .. } = found;
         let Some((copy, meta)) = self.shown(&dir, &name) else { return };
         let path = path_of(&dir, &name);
-        let met = Met { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta: &meta };
+        let met = VisitedFile { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta: &meta };
         if let Some(Target { branch: target, event, warmth: None }) = self.target_of(&met) {
             let moved = self.transfer(&file.node, target, Cause::Rule);
             self.note_unless_gone((&dir, &name), &meta, event, moved);

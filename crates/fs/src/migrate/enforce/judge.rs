@@ -7,10 +7,10 @@ use crate::branch::Branch;
 use crate::control::protocol::MoveEvent;
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
-use crate::migrate::enforce::Walker;
+use crate::migrate::enforce::EnforceWalker;
 
 /// A file that a walk meets.
-pub(crate) struct Met<'a> {
+pub(crate) struct VisitedFile<'a> {
     /// All names of it that are known.
     pub(crate) names: &'a [Vec<u8>],
     /// The one that decides by the rules.
@@ -34,12 +34,12 @@ pub(crate) trait Judge {
     fn name(&self) -> &'static str;
 
     /// Where it is to go; nowhere: it stays.
-    fn target_of(&mut self, migrations: &Migrations, file: &Met<'_>) -> Option<BranchId>;
+    fn target_of(&mut self, migrations: &Migrations, file: &VisitedFile<'_>) -> Option<BranchId>;
 }
 
-impl Walker<'_> {
+impl EnforceWalker<'_> {
     /// Where a file is to go that is not there.
-    pub(super) fn target_of(&mut self, file: &Met<'_>) -> Option<Target> {
+    pub(super) fn target_of(&mut self, file: &VisitedFile<'_>) -> Option<Target> {
         let Some(judge) = &mut self.judge else { return self.by_rules(file.path, file.branch, file.meta) };
         let branch = judge.target_of(self.migrations, file)?;
         let name = judge.name().to_owned();

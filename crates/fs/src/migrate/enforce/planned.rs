@@ -9,11 +9,11 @@ use umbrella_policy::placement::{BranchView, Group, Held, Surroundings};
 use umbrella_units::{BranchId, ByteSize};
 
 /// From where to where, and the bytes.
-type Way = ([BranchId; 2], ByteSize);
+type PlannedMove = ([BranchId; 2], ByteSize);
 
 /// What comes free on a branch, or is taken (below zero).
 #[derive(Debug, Clone, Copy, Default)]
-struct Change {
+struct SpaceDelta {
     bytes: i64,
     inodes: i64,
 }
@@ -22,9 +22,9 @@ struct Change {
 #[derive(Debug, Default)]
 pub(super) struct Planned {
     /// By branch.
-    room: Vec<Change>,
+    room: Vec<SpaceDelta>,
     /// By directory that is kept together, the moves of its files.
-    moves: FxHashMap<Box<[u8]>, Vec<Way>>,
+    moves: FxHashMap<Box<[u8]>, Vec<PlannedMove>>,
     /// By group the member that got its last file.
     last_used: FxHashMap<usize, BranchId>,
 }
@@ -34,7 +34,7 @@ impl Planned {
     pub(super) fn room(&mut self, [from, to]: [BranchId; 2], occupied: ByteSize) {
         let bytes = i64::try_from(occupied.0).unwrap_or(i64::MAX);
         let most = from.index().max(to.index()) + 1;
-        self.room.resize(self.room.len().max(most), Change::default());
+        self.room.resize(self.room.len().max(most), SpaceDelta::default());
         for (branch, bytes, inodes) in [(from, bytes, 1), (to, -bytes, -1)] {
             if let Some(planned) = self.room.get_mut(branch.index()) {
                 planned.bytes = planned.bytes.saturating_add(bytes);
@@ -118,7 +118,7 @@ impl<S: Surroundings> Surroundings for Then<'_, S> {
 }
 
 impl<S> Then<'_, S> {
-    fn moves_of(&self, dir: &[u8]) -> &[Way] {
+    fn moves_of(&self, dir: &[u8]) -> &[PlannedMove] {
         self.planned.moves.get(dir).map_or(&[], Vec::as_slice)
     }
 }

@@ -9,7 +9,7 @@ use umbrella_units::ByteSize;
 
 use crate::control::protocol::MoveEvent;
 use crate::ground::meta::Meta;
-use crate::migrate::enforce::Walker;
+use crate::migrate::enforce::EnforceWalker;
 use crate::node::Node;
 use crate::tree::Pinned;
 
@@ -24,7 +24,7 @@ pub(super) struct WarmFile {
     pub(super) event: MoveEvent,
 }
 
-impl Walker<'_> {
+impl EnforceWalker<'_> {
     pub(super) fn move_warm(&mut self) {
         let found = std::mem::replace(&mut self.warm, Selection::new(ByteSize(u64::MAX), MOST_WARM));
         for WarmFile { dir, name, meta, event } in found.into_sorted() {

@@ -29,7 +29,7 @@ pub(super) struct ToLeave {
 }
 
 /// What a walk found.
-pub(super) struct Found {
+pub(super) struct EvictionCandidates {
     /// The best first.
     pub(super) files: Vec<ToLeave>,
     pub(super) stays: Stays,
@@ -53,7 +53,7 @@ struct ToVisit {
     path: Vec<u8>,
 }
 
-struct Walker<'a> {
+struct EvictionScan<'a> {
     migrations: &'a Migrations,
     search: &'a Search<'a>,
     active: &'a ActiveRules,
@@ -66,8 +66,8 @@ struct Walker<'a> {
 
 impl Migrations {
     /// Looks through all branches of a fill level. What cannot be read stays.
-    pub(super) fn look_for_leavers(&self, active: &ActiveRules, search: &Search<'_>) -> Found {
-        let mut walker = Walker {
+    pub(super) fn look_for_leavers(&self, active: &ActiveRules, search: &Search<'_>) -> EvictionCandidates {
+        let mut walker = EvictionScan {
             migrations: self,
             search,
             active,
@@ -81,11 +81,11 @@ impl Migrations {
                 walker.walk(root);
             }
         }
-        Found { files: walker.selection.into_sorted().collect(), stays: walker.stays }
+        EvictionCandidates { files: walker.selection.into_sorted().collect(), stays: walker.stays }
     }
 }
 
-impl Walker<'_> {
+impl EvictionScan<'_> {
     fn walk(&mut self, root: DirAt) {
         let branch = std::sync::Arc::clone(&root.branch);
         let mut stack = vec![ToVisit { dir: root, below: None, path: Vec::new() }];

@@ -40,9 +40,9 @@ struct Leaver<'a> {
 }
 
 /// Files that move together, by the branch that they go to.
-type Batch<'a> = BTreeMap<BranchId, Vec<Leaver<'a>>>;
+type BatchesByTarget<'a> = BTreeMap<BranchId, Vec<Leaver<'a>>>;
 
-struct Mover<'a> {
+struct Evictor<'a> {
     migrations: &'a Migrations,
     active: &'a Arc<ActiveRules>,
     evict: &'a Evict,
@@ -61,7 +61,7 @@ impl Migrations {
         skip: &mut FxHashSet<Backing>,
     ) -> Round {
         let throttle = self.context.settings().enforce.bandwidth.map(|bandwidth| Arc::new(Throttle::new(bandwidth)));
-        let mut mover = Mover { migrations: self, active, evict, throttle, skip, round: Round::default() };
+        let mut mover = Evictor { migrations: self, active, evict, throttle, skip, round: Round::default() };
         let mut files = VecDeque::from(files);
         while !files.is_empty() && !mover.is_over() {
             let Some(level) = self.level_now(evict).filter(|level| evict.excess(*level).0 > 0) else { break };
@@ -87,7 +87,7 @@ impl Migrations {
     }
 }
 
-impl<'a> Mover<'a> {
+impl<'a> Evictor<'a> {
     /// The hours are over, other rules are in force, or the pool ends.
     fn is_over(&mut self) -> bool {
         let is_short = self.migrations.with_run(self.evict, |run| run.on == Some(Urgency::Short));
@@ -99,8 +99,8 @@ impl<'a> Mover<'a> {
     }
 
     /// The next files that free what is still needed, or as many as move together.
-    fn take(&mut self, files: &mut VecDeque<ToLeave>, level: Level) -> Batch<'a> {
-        let mut batch = Batch::new();
+    fn take(&mut self, files: &mut VecDeque<ToLeave>, level: Level) -> BatchesByTarget<'a> {
+        let mut batch = BatchesByTarget::new();
         let mut views = self.migrations.placement.views();
         let urgency = if level.short.0 > 0 { Urgency::Short } else { Urgency::Level };
         let (mut count, mut bytes, mut frees) = (0, 0, 0);

@@ -10,7 +10,7 @@ use umbrella_policy::placement::{Evict, Level, Urgency};
 use umbrella_units::ByteSize;
 
 use crate::migrate::Migrations;
-use crate::migrate::evict::look::{Found, Search};
+use crate::migrate::evict::look::{EvictionCandidates, Search};
 use crate::migrate::evict::{Rest, Run, Stays, in_hours};
 use crate::node::Backing;
 use crate::placement::ActiveRules;
@@ -42,9 +42,9 @@ impl Migrations {
     pub(super) fn keep_level(&self, active: &Arc<ActiveRules>, evict: &Evict, changes: u64) -> Option<Instant> {
         let level = evict.level(&self.placement.views())?;
         let urgency = match self.note_level(evict, level) {
-            Due::Nothing => return None,
-            Due::Later(at) => return at,
-            Due::Now(urgency) => urgency,
+            EvictionDue::Nothing => return None,
+            EvictionDue::Later(at) => return at,
+            EvictionDue::Now(urgency) => urgency,
         };
         self.say_begin(evict, urgency);
         self.with_run(evict, |run| run.is_moving = true);
@@ -57,7 +57,7 @@ impl Migrations {
         rest.and_then(|rest| rest.wakes_at())
     }
 
-    fn note_level(&self, evict: &Evict, level: Level) -> Due {
+    fn note_level(&self, evict: &Evict, level: Level) -> EvictionDue {
         let in_hours = in_hours(evict);
         self.with_run(evict, |run| {
             if run.in_hours != in_hours {
@@ -67,13 +67,13 @@ impl Migrations {
             let goes_on = run.on.filter(|on| (*on == Urgency::Short || in_hours) && evict.excess(level).0 > 0);
             let Some(urgency) = evict.begins(level, in_hours).or(goes_on.map(|_| Urgency::Level)) else {
                 run.end();
-                return Due::Nothing;
+                return EvictionDue::Nothing;
             };
             if let Some(rest) = run.rest.filter(|rest| rest.lasts(level)) {
-                return Due::Later(rest.wakes_at());
+                return EvictionDue::Later(rest.wakes_at());
             }
             run.on = goes_on.or(Some(urgency));
-            Due::Now(urgency)
+            EvictionDue::Now(urgency)
         })
     }
 
@@ -91,7 +91,8 @@ impl Migrations {
                 return Some(Rest { until: Instant::now() + SPENT, used: before.used, freed: None, wakes: true });
             }
             let (began, tried) = (Instant::now(), skip.len());
-            let Found { files, stays } = self.look_for_leavers(active, &Search { evict, urgency, need, skip: &skip });
+            let EvictionCandidates { files, stays } =
+                self.look_for_leavers(active, &Search { evict, urgency, need, skip: &skip });
             let walk_took = began.elapsed();
             self.with_run(evict, |run| run.stays.replace_found(stays));
             let round = self.move_leavers(active, evict, files, &mut skip);
@@ -147,7 +148,7 @@ impl Migrations {
 }
 
 /// What a fill level is to do.
-enum Due {
+enum EvictionDue {
     Nothing,
     /// Not before that time, if it goes on by itself.
     Later(Option<Instant>),

@@ -9,34 +9,34 @@ use rustix::fs::syncfs;
 use rustix::io::Errno;
 
 use crate::relocate::batch::parked_name;
-use crate::relocate::beneath::Found;
+use crate::relocate::beneath::ResolvedName;
 use crate::relocate::commit::place_new;
 use crate::relocate::fingerprint::Seen;
 use crate::relocate::intent::BatchFile;
 use crate::relocate::recover::moves::present;
-use crate::relocate::recover::{Halt, Outcome, Recovering, show, unlink};
+use crate::relocate::recover::{Halt, IntentOutcome, Recovering, show, unlink};
 use crate::relocate::{Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs};
 
 /// What recovery found of one file, besides its name.
 struct Traces {
     /// The source, if the move had taken its name.
-    parked: Option<Found>,
+    parked: Option<ResolvedName>,
     /// The copy, if it has no name yet; never another file.
-    temp: Option<(Found, Seen)>,
+    temp: Option<(ResolvedName, Seen)>,
 }
 
 /// What is to be done about one file.
 enum Left {
     Nothing,
     /// The file has its name on the new branch; what was parked goes when that is durable.
-    Parked(Found),
+    Parked(ResolvedName),
     /// It waits for a person.
     All,
 }
 
 impl Recovering<'_> {
-    pub(super) fn settle_batch(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
-        let Intent::Moves { from, to, files } = intent else { return Ok(Outcome::Undone) };
+    pub(super) fn settle_batch(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
+        let Intent::Moves { from, to, files } = intent else { return Ok(IntentOutcome::Undone) };
         let roots = (self.writable(*from)?, self.writable(*to)?);
         let (mut parked, mut waiting, mut finished) = (Vec::new(), Vec::new(), false);
         for file in files {
@@ -58,15 +58,15 @@ impl Recovering<'_> {
                 Some(Left::Parked(found)) => parked.push(found),
                 Some(Left::All) => waiting.push(file.clone()),
                 // It has its name on the old branch, and nothing was parked: as any other move.
-                None => finished |= matches!(self.settle_move(&single())?, Outcome::Finished),
+                None => finished |= matches!(self.settle_move(&single())?, IntentOutcome::Finished),
             }
         }
         finished |= !parked.is_empty();
         self.delete_parked(roots, parked)?;
         if !waiting.is_empty() {
-            return Ok(Outcome::Narrowed(Box::new(Intent::Moves { from: *from, to: *to, files: waiting })));
+            return Ok(IntentOutcome::Narrowed(Box::new(Intent::Moves { from: *from, to: *to, files: waiting })));
         }
-        Ok(if finished { Outcome::Finished } else { Outcome::Undone })
+        Ok(if finished { IntentOutcome::Finished } else { IntentOutcome::Undone })
     }
 
     /// `None`: what is left is a move as any other.
@@ -105,8 +105,8 @@ impl Recovering<'_> {
         &mut self,
         (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
         file: &BatchFile,
-        (parked, source): (Found, Option<(Found, Seen)>),
-        (temp, copy): (Found, &Seen),
+        (parked, source): (ResolvedName, Option<(ResolvedName, Seen)>),
+        (temp, copy): (ResolvedName, &Seen),
     ) -> Result<Left, Halt> {
         match (present(to, &file.path)?, source) {
             (None, None) => {
@@ -141,7 +141,7 @@ impl Recovering<'_> {
         }
     }
 
-    fn give_name(&mut self, to: BorrowedFd<'_>, path: &[u8], temp: &Found) -> Result<(), Halt> {
+    fn give_name(&mut self, to: BorrowedFd<'_>, path: &[u8], temp: &ResolvedName) -> Result<(), Halt> {
         let target = self.find_or_make(to, path)?;
         self.act()?;
         place_new(temp.place(), target.place())?;
@@ -150,7 +150,11 @@ impl Recovering<'_> {
     }
 
     /// Their files may have been given any name on the new branch since, which need not be durable yet.
-    fn delete_parked(&mut self, (from, to): (BorrowedFd<'_>, BorrowedFd<'_>), parked: Vec<Found>) -> Result<(), Halt> {
+    fn delete_parked(
+        &mut self,
+        (from, to): (BorrowedFd<'_>, BorrowedFd<'_>),
+        parked: Vec<ResolvedName>,
+    ) -> Result<(), Halt> {
         if parked.is_empty() {
             return Ok(());
         }
@@ -163,7 +167,7 @@ impl Recovering<'_> {
     }
 }
 
-fn in_temp(root: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(Found, Seen)>, Errno> {
+fn in_temp(root: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(ResolvedName, Seen)>, Errno> {
     present(root, &[HIDDEN_DIR.as_bytes(), b"/", TEMP_DIR.as_bytes(), b"/", name].concat())
 }
 

@@ -4,10 +4,10 @@ use std::os::fd::AsFd;
 
 use super::super::beneath;
 use super::super::commit::ParentTimes;
-use super::super::exchange::{Holds, change_names};
+use super::super::exchange::{Presence, change_names};
 use super::super::intent::ExchangeSite;
 use super::super::{Fingerprint, Intent, RelocateError, Verdict};
-use super::{Halt, Outcome, RecoverBranch, Recovering, show};
+use super::{Halt, IntentOutcome, RecoverBranch, Recovering, show};
 
 /// How far an exchange is on one branch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ enum Stands {
 }
 
 /// What is under two names, or was.
-type Pair = (Option<Fingerprint>, Option<Fingerprint>);
+type FingerprintPair = (Option<Fingerprint>, Option<Fingerprint>);
 
 impl Recovering<'_> {
     /// Goes on with the exchange if it has begun anywhere, or may have begun on a branch that is not there; takes it
@@ -30,7 +30,7 @@ impl Recovering<'_> {
         other: &[u8],
         sites: &[ExchangeSite],
         verdict: Verdict,
-    ) -> Result<Outcome, Halt> {
+    ) -> Result<IntentOutcome, Halt> {
         let back = |site: &ExchangeSite| ExchangeSite { branch: site.branch, one: site.other, other: site.one };
         let is_back = verdict == Verdict::Undone;
         let mut waiting = Vec::new();
@@ -50,7 +50,7 @@ impl Recovering<'_> {
             }
         }
         if !begun {
-            return Ok(Outcome::Undone);
+            return Ok(IntentOutcome::Undone);
         }
         for (site, branch, stands) in known {
             match stands {
@@ -73,21 +73,21 @@ impl Recovering<'_> {
             }
         }
         if waiting.is_empty() {
-            return Ok(Outcome::Finished);
+            return Ok(IntentOutcome::Finished);
         }
         let (one, other) = (one.to_vec(), other.to_vec());
         let (verdict, sites) = match verdict {
             Verdict::Undone => (verdict, waiting.iter().map(back).collect()),
             _ => (Verdict::Done, waiting),
         };
-        Ok(Outcome::Narrowed(Box::new(Intent::Exchange { one, other, sites, verdict })))
+        Ok(IntentOutcome::Narrowed(Box::new(Intent::Exchange { one, other, sites, verdict })))
     }
 
     fn go_on(&mut self, branch: &RecoverBranch<'_>, one: &[u8], other: &[u8], site: &ExchangeSite) -> Result<(), Halt> {
         let holds = match (site.one, site.other) {
-            (Some(_), Some(_)) => Holds::Both,
-            (Some(_), None) => Holds::One,
-            _ => Holds::Other,
+            (Some(_), Some(_)) => Presence::Both,
+            (Some(_), None) => Presence::One,
+            _ => Presence::Other,
         };
         let (first, second) = (self.find_or_make(branch.root, one)?, self.find_or_make(branch.root, other)?);
         self.act()?;
@@ -106,7 +106,7 @@ fn at(branch: &RecoverBranch<'_>, path: &[u8]) -> Result<Option<Fingerprint>, Ha
     Ok(found.look()?.map(|seen| seen.print))
 }
 
-fn stands(site: &ExchangeSite, now: Pair) -> Stands {
+fn stands(site: &ExchangeSite, now: FingerprintPair) -> Stands {
     let then = (site.one, site.other);
     match told_by(is_entry, now, then) {
         Stands::Unclear => {}
@@ -124,7 +124,7 @@ fn stands(site: &ExchangeSite, now: Pair) -> Stands {
     }
 }
 
-fn told_by(same: impl Fn(&Fingerprint, &Fingerprint) -> bool, now: Pair, then: Pair) -> Stands {
+fn told_by(same: impl Fn(&Fingerprint, &Fingerprint) -> bool, now: FingerprintPair, then: FingerprintPair) -> Stands {
     let same = |now: Option<Fingerprint>, then: Option<Fingerprint>| now.zip(then).is_some_and(|(a, b)| same(&a, &b));
     let kept = same(now.0, then.0) || same(now.1, then.1);
     let changed = same(now.0, then.1) || same(now.1, then.0);

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::branch::Abilities;
 use crate::relocate::batch::{parked_for, parked_name};
-use crate::relocate::beneath::Found;
+use crate::relocate::beneath::ResolvedName;
 use crate::relocate::intent::BatchFile;
 use crate::relocate::journal::{BAD, NEW, read_file, record};
 use crate::relocate::{
@@ -96,10 +96,10 @@ pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: CancelCheck<'_
 }
 
 /// Names in the [`TEMP_DIR`] of branches.
-type Copies = FxHashSet<(BranchUuid, Vec<u8>)>;
+type TempCopies = FxHashSet<(BranchUuid, Vec<u8>)>;
 
 /// How an intent ended.
-enum Outcome {
+enum IntentOutcome {
     Finished,
     Undone,
     /// It is replaced by one that says what is left to do.
@@ -175,7 +175,7 @@ impl<'a> Recovering<'a> {
     }
 
     /// Acts on every intent, the oldest first; returns the copies that intents still need, `None` if that is not known.
-    fn intents(&mut self) -> Result<Option<Copies>, Halt> {
+    fn intents(&mut self) -> Result<Option<TempCopies>, Halt> {
         let mut files = Vec::new();
         for branch in self.branches {
             let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
@@ -186,17 +186,17 @@ impl<'a> Recovering<'a> {
         }
         files.sort_by(|a, b| a.0.cmp(&b.0));
         self.note_decided(&files);
-        let mut needed = Some(Copies::default());
+        let mut needed = Some(TempCopies::default());
         for (name, branch) in files {
             let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
             match self.file(branch, dir.as_fd(), &name)? {
-                Kept::Nothing => {}
-                Kept::Copies(copies) => {
+                RetainedCopies::Nothing => {}
+                RetainedCopies::Copies(copies) => {
                     if let Some(needed) = &mut needed {
                         needed.extend(copies);
                     }
                 }
-                Kept::Unknown => needed = None,
+                RetainedCopies::Unknown => needed = None,
             }
         }
         Ok(needed)
@@ -212,14 +212,14 @@ impl<'a> Recovering<'a> {
         }
     }
 
-    fn file(&mut self, branch: &RecoverBranch<'_>, dir: BorrowedFd<'_>, name: &OsStr) -> Result<Kept, Halt> {
+    fn file(&mut self, branch: &RecoverBranch<'_>, dir: BorrowedFd<'_>, name: &OsStr) -> Result<RetainedCopies, Halt> {
         let shown = name.display().to_string();
         if shown.starts_with(BAD) {
             self.warn(format!(
                 "branch {}: unreadable intent {shown} is set aside; check it, then delete it",
                 branch.uuid
             ));
-            return Ok(Kept::Unknown);
+            return Ok(RetainedCopies::Unknown);
         }
         if shown.starts_with(NEW) {
             // It was never whole, so nothing was done. On a branch in use it may be under way.
@@ -227,14 +227,14 @@ impl<'a> Recovering<'a> {
                 self.act()?;
                 let _next_time = unlinkat(dir, name, AtFlags::empty());
             }
-            return Ok(Kept::Nothing);
+            return Ok(RetainedCopies::Nothing);
         }
         let intent = match read_file(dir, name) {
             Ok(bytes) => bytes.map_or(Err(DecodeError::Long), |bytes| Intent::decode(&bytes)),
             Err(errno) => {
                 self.report.pending += 1;
                 self.warn(format!("branch {}: intent {shown} cannot be read: {errno}", branch.uuid));
-                return Ok(Kept::Unknown);
+                return Ok(RetainedCopies::Unknown);
             }
         };
         match intent {
@@ -242,7 +242,7 @@ impl<'a> Recovering<'a> {
             Err(reason @ DecodeError::Version(_)) => {
                 self.report.pending += 1;
                 self.warn(format!("branch {}: intent {shown}: {reason} (mount with the newer program)", branch.uuid));
-                Ok(Kept::Unknown)
+                Ok(RetainedCopies::Unknown)
             }
             Err(reason) => self.set_aside(branch, dir, name, &reason.to_string()),
         }
@@ -254,7 +254,7 @@ impl<'a> Recovering<'a> {
         dir: BorrowedFd<'_>,
         name: &OsStr,
         intent: &Intent,
-    ) -> Result<Kept, Halt> {
+    ) -> Result<RetainedCopies, Halt> {
         let concerns = |uuid| uuid == branch.uuid || intent.branches().contains(&uuid);
         let has_outlived = self.decided.iter().any(|(decided, _, has_outlived)| decided == name && *has_outlived);
         if self.returned.is_some_and(|returned| !concerns(returned.uuid)) && !has_outlived {
@@ -269,14 +269,14 @@ impl<'a> Recovering<'a> {
             *has_outlived = branch.writable;
         }
         let outcome = match branch.writable {
-            true if replaced => Ok(Outcome::Finished),
+            true if replaced => Ok(IntentOutcome::Finished),
             true => self.settle(intent),
             false => Err(Halt::Waiting),
         };
         match outcome {
-            Ok(Outcome::Finished) => self.report.finished += 1,
-            Ok(Outcome::Undone) => self.report.undone += 1,
-            Ok(Outcome::Narrowed(left)) => {
+            Ok(IntentOutcome::Finished) => self.report.finished += 1,
+            Ok(IntentOutcome::Undone) => self.report.undone += 1,
+            Ok(IntentOutcome::Narrowed(left)) => {
                 self.report.pending += 1;
                 if *left == *intent {
                     return Ok(kept(intent));
@@ -313,10 +313,10 @@ impl<'a> Recovering<'a> {
         if let Err(errno) = removed.and_then(|()| attrs::sync_dir(dir)) {
             self.warn(format!("branch {}: intent {} cannot be removed: {errno}", branch.uuid, name.display()));
         }
-        Ok(Kept::Nothing)
+        Ok(RetainedCopies::Nothing)
     }
 
-    fn settle(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
+    fn settle(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
         match intent {
             Intent::Move { .. } => self.settle_move(intent),
             Intent::Moves { .. } => self.settle_batch(intent),
@@ -333,7 +333,7 @@ impl<'a> Recovering<'a> {
         dir: BorrowedFd<'_>,
         name: &OsStr,
         reason: &str,
-    ) -> Result<Kept, Halt> {
+    ) -> Result<RetainedCopies, Halt> {
         self.warn(format!("branch {}: intent {} is set aside: {reason}", branch.uuid, name.display()));
         if branch.writable {
             self.act()?;
@@ -354,11 +354,11 @@ impl<'a> Recovering<'a> {
                 }
             }
         }
-        Ok(Kept::Unknown)
+        Ok(RetainedCopies::Unknown)
     }
 
     /// Deletes copies that no intent needs. While an unreadable intent is there, any copy may be needed.
-    fn leftovers(&mut self, needed: Option<&Copies>) -> Result<(), Halt> {
+    fn leftovers(&mut self, needed: Option<&TempCopies>) -> Result<(), Halt> {
         for branch in self.branches {
             if !branch.writable || self.returned.is_some_and(|returned| returned.uuid != branch.uuid) {
                 continue;
@@ -397,7 +397,7 @@ impl<'a> Recovering<'a> {
     }
 
     /// The name below a branch, with its directory made like another branch's if it is missing.
-    fn find_or_make(&self, root: BorrowedFd<'_>, path: &[u8]) -> Result<Found, Halt> {
+    fn find_or_make(&self, root: BorrowedFd<'_>, path: &[u8]) -> Result<ResolvedName, Halt> {
         if let Some(found) = beneath::find(root, path)? {
             return Ok(found);
         }
@@ -422,21 +422,21 @@ impl<'a> Recovering<'a> {
 }
 
 /// What of the hidden directories an intent file that stays needs.
-enum Kept {
+enum RetainedCopies {
     Nothing,
-    Copies(Copies),
+    Copies(TempCopies),
     Unknown,
 }
 
-fn kept(intent: &Intent) -> Kept {
+fn kept(intent: &Intent) -> RetainedCopies {
     match intent {
-        Intent::Move { to, temp, .. } => Kept::Copies([(*to, temp.clone())].into_iter().collect()),
+        Intent::Move { to, temp, .. } => RetainedCopies::Copies([(*to, temp.clone())].into_iter().collect()),
         Intent::Moves { from, to, files } => {
             let parked = |temp: &[u8]| parked_name(*to, OsStr::from_bytes(temp)).into_encoded_bytes();
             let both = |file: &BatchFile| [(*to, file.temp.clone()), (*from, parked(&file.temp))];
-            Kept::Copies(files.iter().flat_map(both).collect())
+            RetainedCopies::Copies(files.iter().flat_map(both).collect())
         }
-        Intent::RenameDir { .. } | Intent::Supersede { .. } | Intent::Exchange { .. } => Kept::Nothing,
+        Intent::RenameDir { .. } | Intent::Supersede { .. } | Intent::Exchange { .. } => RetainedCopies::Nothing,
     }
 }
 

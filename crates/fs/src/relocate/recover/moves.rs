@@ -5,24 +5,24 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::FileType;
 use rustix::io::{Errno, pread, retry_on_intr};
 
-use crate::relocate::beneath::Found;
+use crate::relocate::beneath::ResolvedName;
 use crate::relocate::commit::{ParentTimes, link_new, place_new};
 use crate::relocate::copy::reopen;
 use crate::relocate::fingerprint::Seen;
 use crate::relocate::recover::compare::{is_like, is_not_newer};
-use crate::relocate::recover::{Halt, Outcome, Recovering, show, unlink};
+use crate::relocate::recover::{Halt, IntentOutcome, Recovering, show, unlink};
 use crate::relocate::{EntryAt, Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs, beneath};
 
 /// One name on both branches.
-struct Pair<'i> {
+struct NamePair<'i> {
     path: &'i [u8],
-    source: Option<(Found, Seen)>,
-    target: Option<(Found, Seen)>,
+    source: Option<(ResolvedName, Seen)>,
+    target: Option<(ResolvedName, Seen)>,
 }
 
 /// What a file at a target name is to the intent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Claim {
+enum TargetMatch {
     /// The copy, untouched.
     Copy,
     /// The copy, changed since: the source was not seen as the file any more.
@@ -34,8 +34,8 @@ enum Claim {
 }
 
 impl Recovering<'_> {
-    pub(super) fn settle_move(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
-        let Intent::Move { from, to, names, temp, source, target } = intent else { return Ok(Outcome::Undone) };
+    pub(super) fn settle_move(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
+        let Intent::Move { from, to, names, temp, source, target } = intent else { return Ok(IntentOutcome::Undone) };
         let source_in_use = self.returned.is_some_and(|returned| returned.uuid == *to);
         let given_up = self.returned.is_some_and(|returned| (returned.given_up)(temp));
         let (from, to) = (self.writable(*from)?, self.writable(*to)?);
@@ -43,7 +43,7 @@ impl Recovering<'_> {
         let temp = beneath::find(to, &temp_path)?;
         let mut pairs = Vec::with_capacity(names.len());
         for path in names {
-            pairs.push(Pair { path, source: present(from, path)?, target: present(to, path)? });
+            pairs.push(NamePair { path, source: present(from, path)?, target: present(to, path)? });
         }
         if pairs.iter().all(|pair| pair.source.is_none()) && !given_up {
             return self.settle_without_source(to, &pairs, temp.as_ref());
@@ -51,23 +51,23 @@ impl Recovering<'_> {
         let claims = pairs.iter().map(|pair| pair.claim(target, given_up)).collect::<Result<Vec<_>, _>>()?;
         if given_up || (source_in_use && pairs.iter().all(|pair| pair.source.is_some())) {
             // The sources' branch was in use all the time: they may be open. The copy was out of everybody's reach.
-            if claims.contains(&Claim::ChangedCopy) {
+            if claims.contains(&TargetMatch::ChangedCopy) {
                 return Ok(self.leave_both(&pairs));
             }
             return self.undo_move(&pairs, &claims, temp.as_ref());
         }
-        let Some(placed) = claims.iter().position(|claim| *claim != Claim::None) else {
+        let Some(placed) = claims.iter().position(|claim| *claim != TargetMatch::None) else {
             return self.undo_move(&pairs, &claims, temp.as_ref());
         };
-        let superseded = |pair: &Pair<'_>, claim| match &pair.source {
-            Some((_, seen)) => claim == Claim::Equal || is_not_newer(&seen.print, source),
+        let superseded = |pair: &NamePair<'_>, claim| match &pair.source {
+            Some((_, seen)) => claim == TargetMatch::Equal || is_not_newer(&seen.print, source),
             None => true,
         };
         if pairs.iter().zip(&claims).all(|(pair, claim)| superseded(pair, *claim)) {
             return self.finish_move(to, &pairs, placed, temp.as_ref());
         }
-        let untouched = |(pair, claim): (&Pair<'_>, &Claim)| {
-            *claim == Claim::None || (*claim == Claim::Copy && pair.source.is_some())
+        let untouched = |(pair, claim): (&NamePair<'_>, &TargetMatch)| {
+            *claim == TargetMatch::None || (*claim == TargetMatch::Copy && pair.source.is_some())
         };
         if pairs.iter().zip(&claims).all(untouched) {
             return self.undo_move(&pairs, &claims, temp.as_ref());
@@ -75,25 +75,25 @@ impl Recovering<'_> {
         Ok(self.leave_both(&pairs))
     }
 
-    fn leave_both(&mut self, pairs: &[Pair<'_>]) -> Outcome {
+    fn leave_both(&mut self, pairs: &[NamePair<'_>]) -> IntentOutcome {
         for pair in pairs.iter().filter(|pair| pair.source.is_some() && pair.target.is_some()) {
             self.warn(format!(
                 "{}: changed on both branches since a move was cut short; both files stay",
                 show(pair.path)
             ));
         }
-        Outcome::Undone
+        IntentOutcome::Undone
     }
 
     /// Every source name is gone: the move was complete, or the copy is the only one.
     fn settle_without_source(
         &mut self,
         to: BorrowedFd<'_>,
-        pairs: &[Pair<'_>],
-        temp: Option<&Found>,
-    ) -> Result<Outcome, Halt> {
-        let Some(temp) = temp else { return Ok(Outcome::Finished) };
-        let Some(copy) = temp.look()? else { return Ok(Outcome::Finished) };
+        pairs: &[NamePair<'_>],
+        temp: Option<&ResolvedName>,
+    ) -> Result<IntentOutcome, Halt> {
+        let Some(temp) = temp else { return Ok(IntentOutcome::Finished) };
+        let Some(copy) = temp.look()? else { return Ok(IntentOutcome::Finished) };
         let is_copy = |seen: &Seen| seen.print.ino == copy.print.ino;
         if pairs.iter().all(|pair| pair.target.as_ref().is_none_or(|(_, seen)| is_copy(seen))) {
             for pair in pairs.iter().filter(|pair| pair.target.is_none()) {
@@ -108,10 +108,10 @@ impl Recovering<'_> {
             }
         }
         self.drop_copy(Some(temp))?;
-        Ok(Outcome::Finished)
+        Ok(IntentOutcome::Finished)
     }
 
-    fn drop_copy(&mut self, temp: Option<&Found>) -> Result<(), Halt> {
+    fn drop_copy(&mut self, temp: Option<&ResolvedName>) -> Result<(), Halt> {
         let Some(temp) = temp else { return Ok(()) };
         if temp.look()?.is_some() {
             self.act()?;
@@ -121,10 +121,15 @@ impl Recovering<'_> {
     }
 
     /// The sources stay; the copy goes, also from names it already had.
-    fn undo_move(&mut self, pairs: &[Pair<'_>], claims: &[Claim], temp: Option<&Found>) -> Result<Outcome, Halt> {
+    fn undo_move(
+        &mut self,
+        pairs: &[NamePair<'_>],
+        claims: &[TargetMatch],
+        temp: Option<&ResolvedName>,
+    ) -> Result<IntentOutcome, Halt> {
         for (pair, claim) in pairs.iter().zip(claims) {
             let Some((target, _)) = &pair.target else { continue };
-            if *claim == Claim::None {
+            if *claim == TargetMatch::None {
                 self.warn(format!("{}: another file took the name while it moved; both stay", show(pair.path)));
                 continue;
             }
@@ -135,17 +140,17 @@ impl Recovering<'_> {
             times.sync()?;
         }
         self.drop_copy(temp)?;
-        Ok(Outcome::Undone)
+        Ok(IntentOutcome::Undone)
     }
 
     /// The copy gets every name that is missing, then the sources go.
     fn finish_move(
         &mut self,
         to: BorrowedFd<'_>,
-        pairs: &[Pair<'_>],
+        pairs: &[NamePair<'_>],
         placed: usize,
-        temp: Option<&Found>,
-    ) -> Result<Outcome, Halt> {
+        temp: Option<&ResolvedName>,
+    ) -> Result<IntentOutcome, Halt> {
         let Some((copy, copy_seen)) = pairs.get(placed).and_then(|pair| pair.target.as_ref()) else {
             return Err(Halt::Failed(Errno::NOENT));
         };
@@ -179,37 +184,37 @@ impl Recovering<'_> {
             times.restore();
             times.sync()?;
         }
-        Ok(Outcome::Finished)
+        Ok(IntentOutcome::Finished)
     }
 }
 
-impl Pair<'_> {
+impl NamePair<'_> {
     /// `given_up`: nobody could reach the copy since it was made.
-    fn claim(&self, copy: &Fingerprint, given_up: bool) -> Result<Claim, Halt> {
-        let Some((target, seen)) = &self.target else { return Ok(Claim::None) };
+    fn claim(&self, copy: &Fingerprint, given_up: bool) -> Result<TargetMatch, Halt> {
+        let Some((target, seen)) = &self.target else { return Ok(TargetMatch::None) };
         let now = &seen.print;
         if now.ino == copy.ino && now.file_type() == copy.file_type() {
             if (now.size, now.mtime) == (copy.size, copy.mtime) {
-                return Ok(Claim::Copy);
+                return Ok(TargetMatch::Copy);
             }
             if now.btime.is_some() && now.btime == copy.btime {
-                return Ok(Claim::ChangedCopy);
+                return Ok(TargetMatch::ChangedCopy);
             }
         }
         // Where names have numbers of their own, not files.
         if given_up && is_like(now, copy) {
-            return Ok(Claim::Copy);
+            return Ok(TargetMatch::Copy);
         }
         match &self.source {
             Some((source, source_seen)) if is_equal(source.place(), source_seen, target.place(), seen)? => {
-                Ok(Claim::Equal)
+                Ok(TargetMatch::Equal)
             }
-            _ => Ok(Claim::None),
+            _ => Ok(TargetMatch::None),
         }
     }
 }
 
-pub(super) fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(Found, Seen)>, Errno> {
+pub(super) fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(ResolvedName, Seen)>, Errno> {
     let Some(found) = beneath::find(root, path)? else { return Ok(None) };
     let seen = found.look()?;
     Ok(seen.map(|seen| (found, seen)))

@@ -9,14 +9,14 @@ use super::super::commit::{ParentTimes, place_new};
 use super::super::rename::rename_one;
 use super::super::{BranchUuid, Fingerprint, Intent, RelocateError, Verdict};
 use super::compare::{is_like, is_not_newer};
-use super::{Halt, Outcome, Recovering, show, unlink};
+use super::{Halt, IntentOutcome, Recovering, show, unlink};
 
 impl Recovering<'_> {
     /// Goes on with the rename if it has begun anywhere, or may have begun on a branch that is not there; takes it back
     /// if an intent says so.
-    pub(super) fn settle_rename_dir(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
+    pub(super) fn settle_rename_dir(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
         let Intent::RenameDir { from, to, branches, replaced, verdict } = intent else {
-            return Ok(Outcome::Undone);
+            return Ok(IntentOutcome::Undone);
         };
         let goes_back = *verdict == Verdict::Undone;
         let (from, to) = if goes_back { (to, from) } else { (from, to) };
@@ -41,7 +41,7 @@ impl Recovering<'_> {
             ahead.push((branch, old));
         }
         if !begun {
-            return Ok(Outcome::Undone);
+            return Ok(IntentOutcome::Undone);
         }
         for (branch, old) in ahead {
             if !branch.writable {
@@ -68,15 +68,15 @@ impl Recovering<'_> {
             }
         }
         if waiting.is_empty() {
-            return Ok(Outcome::Finished);
+            return Ok(IntentOutcome::Finished);
         }
-        Ok(Outcome::Narrowed(Box::new(left(intent, waiting))))
+        Ok(IntentOutcome::Narrowed(Box::new(left(intent, waiting))))
     }
 
     /// Removes the replaced file if the winner has its name.
-    pub(super) fn settle_supersede(&mut self, intent: &Intent) -> Result<Outcome, Halt> {
+    pub(super) fn settle_supersede(&mut self, intent: &Intent) -> Result<IntentOutcome, Halt> {
         let Intent::Supersede { from, to, winner, winner_file, loser, loser_file, verdict } = intent else {
-            return Ok(Outcome::Undone);
+            return Ok(IntentOutcome::Undone);
         };
         if *verdict != Verdict::Done {
             let root = self.present(*winner).ok_or(Halt::Waiting)?.root;
@@ -92,7 +92,7 @@ impl Recovering<'_> {
                 None => false,
             };
             if !renamed {
-                return Ok(Outcome::Undone);
+                return Ok(IntentOutcome::Undone);
             }
             if *verdict == Verdict::Undone {
                 return self.take_back(from, to, *winner);
@@ -102,27 +102,27 @@ impl Recovering<'_> {
             }
         }
         let Ok(root) = self.writable(*loser) else {
-            return Ok(Outcome::Narrowed(Box::new(left(intent, Vec::new()))));
+            return Ok(IntentOutcome::Narrowed(Box::new(left(intent, Vec::new()))));
         };
-        let Some(found) = beneath::find(root, to)? else { return Ok(Outcome::Finished) };
-        let Some(seen) = found.look()? else { return Ok(Outcome::Finished) };
+        let Some(found) = beneath::find(root, to)? else { return Ok(IntentOutcome::Finished) };
+        let Some(seen) = found.look()? else { return Ok(IntentOutcome::Finished) };
         if !is_not_newer(&seen.print, loser_file) && !is_like(&seen.print, loser_file) {
             self.warn(format!("{}: the file that a rename replaces has changed since; both stay", show(to)));
-            return Ok(Outcome::Undone);
+            return Ok(IntentOutcome::Undone);
         }
         self.act()?;
         unlink(found.place())?;
         ParentTimes::of([found.dir.as_fd()]).sync()?;
-        Ok(Outcome::Finished)
+        Ok(IntentOutcome::Finished)
     }
 }
 
 impl Recovering<'_> {
     /// A rename that failed for who asked: its branch was away, and the file that it replaces was in use ever since.
-    fn take_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid) -> Result<Outcome, Halt> {
+    fn take_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid) -> Result<IntentOutcome, Halt> {
         let root = self.writable(winner)?;
         let (old, Some(new)) = (self.find_or_make(root, from)?, beneath::find(root, to)?) else {
-            return Ok(Outcome::Undone);
+            return Ok(IntentOutcome::Undone);
         };
         self.act()?;
         match place_new(new.place(), old.place()) {
@@ -136,7 +136,7 @@ impl Recovering<'_> {
             done => done?,
         }
         ParentTimes::of([old.dir.as_fd(), new.dir.as_fd()]).sync()?;
-        Ok(Outcome::Undone)
+        Ok(IntentOutcome::Undone)
     }
 }
 

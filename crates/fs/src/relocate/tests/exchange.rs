@@ -76,9 +76,9 @@ pub(super) fn exchange_over(
         .into_iter()
         .filter_map(|(branch, reach, root)| {
             let holds = match (root.join("one").exists(), root.join("p/other").exists()) {
-                (true, true) => Holds::Both,
-                (true, false) => Holds::One,
-                (false, true) => Holds::Other,
+                (true, true) => Presence::Both,
+                (true, false) => Presence::One,
+                (false, true) => Presence::Other,
                 (false, false) => return None,
             };
             let (one, other) = (spot(root, "one"), spot(&root.join("p"), "other"));
@@ -214,7 +214,7 @@ fn a_name_that_hides_behind_the_other_branch_is_not_exchanged() {
     let pool = laid_out(LAYOUTS[2]);
     let before = seen(&pool, false);
     let (one, other) = (spot(&pool.a, "one"), spot(&pool.a.join("p"), "other"));
-    let swap = Swap { branch: A, reach: Line::sound(), one, other, holds: Holds::One };
+    let swap = Swap { branch: A, reach: Line::sound(), one, other, holds: Presence::One };
     let journals = [journal(&pool.a, Line::sound())];
     let (one_path, other_path) = (b"/one".as_slice(), b"/p/other".as_slice());
     let result = exchange(&Exchange { swaps: &[swap], one_path, other_path, journals: &journals, hook: None });

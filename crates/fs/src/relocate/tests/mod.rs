@@ -59,7 +59,7 @@ impl Line {
     }
 }
 
-impl Reach for Line {
+impl BranchCaller for Line {
     fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> Result<T, RelocateError> + Send + 'static,

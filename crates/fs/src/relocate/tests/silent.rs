@@ -60,7 +60,7 @@ impl Three {
             let swaps: Vec<_> = each()
                 .map(|((branch, line), root)| {
                     let (one, other) = names(root);
-                    Swap { branch, reach: line.clone(), one, other, holds: Holds::Both }
+                    Swap { branch, reach: line.clone(), one, other, holds: Presence::Both }
                 })
                 .collect();
             let (one_path, other_path) = (b"/old".as_slice(), b"/p/new".as_slice());
