@@ -61,7 +61,7 @@ fn of_kernel(kernel: &Kernel) -> Vec<Item> {
     let mut items = Vec::new();
     if !kernel.has_fuse {
         items
-            .push(Item::problem("kernel", "/dev/fuse does not exist, so nothing can be mounted").todo("modprobe fuse"));
+            .push(Item::problem("kernel", "/dev/fuse does not exist, so no pool can be mounted").todo("modprobe fuse"));
     }
     let Some(version) = version(&kernel.release) else { return items };
     let release = &kernel.release;
@@ -73,7 +73,7 @@ fn of_kernel(kernel: &Kernel) -> Vec<Item> {
     }
     if version < (6, 9) {
         let text = format!(
-            "Linux {release} has no passthrough: reads and writes go through the daemon, at about half of the speed"
+            "Linux {release} has no passthrough: reads and writes go through the daemon, at about half the speed"
         );
         items.push(Item::remark("kernel", text).todo("run Linux 6.9 or later"));
     }
@@ -88,7 +88,8 @@ fn of_kernel(kernel: &Kernel) -> Vec<Item> {
         items.push(Item::remark("kernel", text).todo("echo Y > /sys/module/fuse/parameters/enable_uring"));
     }
     if kernel.io_uring_disabled.as_deref().is_some_and(|value| value != "0") {
-        let text = "io_uring is forbidden (kernel.io_uring_disabled): requests come from /dev/fuse, and take up to twice as long";
+        let text = "io_uring is disabled (kernel.io_uring_disabled): requests come from /dev/fuse, and take up to \
+            twice as long";
         items.push(Item::remark("kernel", text).todo("sysctl kernel.io_uring_disabled=0"));
     }
     items
@@ -103,7 +104,7 @@ fn limits() -> Option<Limits> {
 fn of_limits(limits: Limits) -> Option<Item> {
     let reachable = if limits.is_root { limits.hard.max(limits.most) } else { limits.hard };
     (reachable < FEW).then(|| {
-        let text = format!("a daemon may open {reachable} files only; programs that open more in the pool get EMFILE");
+        let text = format!("a daemon may open only {reachable} files; programs that open more in the pool get EMFILE");
         let todo = if limits.is_root {
             "sysctl fs.nr_open=1048576"
         } else {
