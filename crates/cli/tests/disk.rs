@@ -230,9 +230,9 @@ fn a_signal_waits_for_a_mounted_device_and_ends_when_it_is_free() {
     fs::create_dir(&mnt).expect("the folder can be made");
     run("mount", [device.as_ref(), mnt.as_os_str()]);
     let pid = house.signal("ram", Signal::TERM);
-    eventually("it says that it waits", || house.logs().contains("waiting until it is not"));
+    eventually("it says that it waits", || house.logs().contains("waiting until it is free"));
     let trouble = house.status("ram")["trouble"].to_string();
-    assert!(trouble.contains("a signal asked for the end") && trouble.contains(&device), "{trouble}");
+    assert!(trouble.contains("signal received") && trouble.contains(&device), "{trouble}");
     fs::write(mnt.join("file"), "still served").expect("it goes on");
     run("umount", [&mnt]);
     ends(pid);
@@ -302,7 +302,7 @@ fn a_daemon_in_the_foreground_ends_at_a_signal_and_keeps_what_is_on_flash() {
     let daemon = house.foreground(&[config]);
     eventually("it sleeps", || house.is_served("media") && house.status("media")["power"] == "standby");
     house.write("media", &bytes(5, MIB));
-    house.refused(&["serve", config], 1, &["media is served already, by process"]);
+    house.refused(&["serve", config], 1, &["media is already served by process"]);
     house.refused(&["create", config], 1, &["media is served; detach it first"]);
     house.signal("media", Signal::INT);
     let (code, told) = daemon.ended();
@@ -475,7 +475,7 @@ fn what_cannot_be_served_says_why_also_from_the_background() {
         1,
         &["cannot listen on 192.0.2.1:1"],
     );
-    house.refused(&["attach", "--disk", "memory:size=1000PiB"], 1, &["there is no memory for"]);
+    house.refused(&["attach", "--disk", "memory:size=1000PiB"], 1, &["not enough memory for"]);
     house.refused(&["create", "--disk", "nowhere"], 1, &["nowhere does not exist; to make it, give its size"]);
     house.refused(&["serve"], 2, &["required"]);
     house.refused(&["serve", "--disk", "memory:size=1MiB", "--name", "a/b"], 2, &["cannot be a disk's name"]);

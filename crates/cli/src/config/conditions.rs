@@ -394,7 +394,7 @@ fn extension(c: &mut Conversion, given: &Spanned<Names>) -> Option<Condition> {
             let problem = Problem::BadValue {
                 key: "extension",
                 given: word.clone(),
-                what: "what stands after the last dot of a name",
+                what: "the part after the last dot of a name",
                 examples: "\"avi\" or [\"jpg\", \"png\"], and name = \"*.tar.gz\" for longer ones",
             };
             c.fail(span, problem);

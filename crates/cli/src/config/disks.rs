@@ -72,7 +72,7 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<Seen> {
             let seen = match started {
                 // The thread ends without a word when its file system is silent.
                 Ok(receiver) => receiver.recv_timeout(left).map_err(|_| Failure::Silent),
-                Err(error) => Err(Failure::Other(format!("no thread can be started: {error}"))),
+                Err(error) => Err(Failure::Other(format!("cannot start a thread: {error}"))),
             };
             seen.unwrap_or_else(|failure| Seen { resolved: path, failure: Some(failure), ..Seen::default() })
         })
@@ -323,7 +323,7 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
     let seen = match mounts::leads(&path) {
         Leads::Here => StagingSeen::of(&path, look),
         Leads::Away { path, .. } => probe::look_at(look, &path, PATIENCE).unwrap_or_else(|| {
-            let silence = mounts::silence(&path).unwrap_or_else(|| "cannot be looked at".to_owned());
+            let silence = mounts::silence(&path).unwrap_or_else(|| "cannot be checked".to_owned());
             StagingSeen { obstacle: Some(format!("it {silence}")), is_on_disk: false }
         }),
     };

@@ -102,6 +102,6 @@ fn flash_of(spec: &DiskSpec) -> anyhow::Result<&CacheSpec> {
 fn half(spec: &DeviceSpec, access: Access) -> anyhow::Result<Half> {
     match OpenDevice::open_data(spec, access)? {
         Some(part) => Ok(part.half()),
-        None => bail!("a disk in memory does not outlive its daemon"),
+        None => bail!("a disk in memory ends with its daemon"),
     }
 }

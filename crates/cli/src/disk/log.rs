@@ -117,20 +117,18 @@ impl Log {
             .then(|| format!("{} of the log cannot be read, and are not cleaned", segments(stats.damaged_segments)));
         let refused = (stats.damaged_reads > 0).then(|| {
             let reads = crate::text::count(stats.damaged_reads, "read");
-            format!("{reads} of damaged blocks were refused (the log of the daemon names them)")
+            format!("{reads} of damaged blocks were refused (the daemon's log names them)")
         });
         let lost = (stats.lost.0 > 0).then(|| {
             format!(
-                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk scrub` lists them; `umbrella disk check`, when it is detached)",
+                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk scrub` lists \
+                them, or `umbrella disk check` once it is detached)",
                 stats.lost
             )
         });
         let more = stats.mended.len().saturating_sub(MENDED_SHOWN);
         let more = (more > 0).then(|| {
-            format!(
-                "{} more of the kind (the log of the daemon names them)",
-                crate::text::count(more as u64, "problem")
-            )
+            format!("{} more such problems (the daemon's log names them)", crate::text::count(more as u64, "problem"))
         });
         // The newest first.
         let mended = stats.mended.into_iter().rev().take(MENDED_SHOWN).chain(more);
@@ -162,9 +160,11 @@ pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool
     let [_, at] = Superblock::COPIES;
     match (first, second) {
         (Err(FormatError::Foreign { .. }), Ok(superblock)) if !is_remainder(device, &superblock) => bail!(
-            "{name} does not begin with a log store, but has the second superblock of one ({}) at block {}: something else was written over its \
-             beginning. If you want the store, name a configuration with [log], which opens and mends it, or copy it out with `umbrella disk salvage`. Only if you want what \
-             is there now (`blkid {name}` says what it is), write zeroes over that block: `dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc of={name}`",
+            "{name} does not begin with a log store, but has the second superblock of one ({}) at block {}: something \
+            else overwrote its beginning. To keep the store, name a configuration with [log], which opens and repairs \
+            it, or copy it out with `umbrella disk salvage`. Only if you want what is there now (`blkid {name}` says \
+            what it is), write zeroes over that block: `dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc \
+            of={name}`",
             superblock.store,
             at.0,
             at.0,
@@ -199,7 +199,8 @@ fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> an
     match [first, second] {
         [Ok(superblock), _] => bail!("{name}, with its flash: {told} ({})", superblock.store),
         [Err(_), Ok(superblock)] if !read_only => bail!(
-            "{name}, with its flash: {told} ({}, only the second superblock is whole); if it is not one any more, serve it --read-only to save what you need",
+            "{name}, with its flash: {told} ({}, only the second superblock is intact); if it is no longer a log \
+            store, serve it --read-only to save what you need",
             superblock.store
         ),
         _ => Ok(()),

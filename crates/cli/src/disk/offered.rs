@@ -102,7 +102,7 @@ impl Offered {
         };
         let keeps = keeps(&spec.disk, cache)?;
         if on_damage == OnDamage::Salvage && keeps == Keeps::Nothing {
-            bail!("in memory nothing lasts: there is nothing to salvage");
+            bail!("the disk was in memory: there is nothing to salvage");
         }
         // Opening a pair to be used writes to both halves.
         if on_damage == OnDamage::Salvage || spec.read_only && keeps == Keeps::All {
@@ -126,7 +126,7 @@ impl Offered {
             Ok(spindle) => (spindle, None),
             Err(reason) => (open::no_motor(), (!cache.settings.spin_down.is_never()).then_some(reason)),
         };
-        let sleepless = sleepless.map(|reason| format!("{reason} (it is treated as if it slept)"));
+        let sleepless = sleepless.map(|reason| format!("{reason} (treated as asleep)"));
         if let Some(sleepless) = &sleepless {
             tracing::warn!("{sleepless}");
         }
@@ -316,14 +316,14 @@ impl Offered {
         let name = &self.spec.name;
         if self.spec.disk.path().is_none() {
             bail!(
-                "{name} is in memory, and does not grow: detach it, and start it with another size (its data is gone \
-                 then)"
+                "{name} is in memory, and does not grow: detach it and start it with another size (this loses its \
+                data)"
             );
         }
         if self.spec.cache.is_none() && hybrid::has_tag(&self.disk.half()) {
             bail!(
-                "{name} is half of a hybrid disk, whose label is in the last {} of {}: it does not grow. Take the pair \
-                 apart first (`umbrella disk detach --dissolve`); docs/disk.md, Enlarge a disk, has the steps",
+                "{name} is half of a hybrid disk, whose label is in the last {} of {}: it does not grow. Take the \
+                pair apart first (`umbrella disk detach --dissolve`); see docs/disk.md, Enlarge a disk",
                 hybrid::LABEL,
                 self.disk.name
             );
@@ -335,8 +335,8 @@ impl Offered {
                 bail!("{name} is not a log store: detach it, enlarge its disk or file, and attach it again")
             }
             _ => bail!(
-                "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach --dissolve`), enlarge its disk, and join it with its flash again; \
-                 docs/disk.md, Enlarge a disk, has the steps"
+                "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach \
+                --dissolve`), enlarge its disk, and join it with its flash again; see docs/disk.md, Enlarge a disk"
             ),
         }
     }
@@ -420,7 +420,7 @@ pub(crate) fn create_store(
             let error = anyhow::Error::new(error);
             Err(if holds_something {
                 anyhow!(
-                    "{}; if that is a log store which is to stay, join disk and flash by a configuration without [log]",
+                    "{}; to keep the log store that is there, join disk and flash with a configuration without [log]",
                     reasons(&error)
                 )
             } else {

@@ -74,7 +74,7 @@ pub(crate) fn client_of(spec: &DiskSpec) -> anyhow::Result<(DiskClient, DiskStat
     if (&status.disk, &status.flash) != (&spec.disk.identity(), &flash) {
         let flash = status.flash.as_ref().map_or(String::new(), |flash| format!(", flash {}", visible(flash)));
         let (name, disk) = (&spec.name, visible(&status.disk));
-        bail!("{name} is served already with another configuration (disk {disk}{flash}); give this one another name");
+        bail!("{name} is already served with another configuration (disk {disk}{flash}); give this one another name");
     }
     Ok((client, *status))
 }
@@ -203,7 +203,7 @@ pub(crate) fn clear_leftovers(name: &DiskName) -> anyhow::Result<bool> {
     }
     if mounts::is_dead(&folder) {
         mounts::detach(&folder, true)
-            .with_context(|| format!("taking away the dead mount at {}", visible_path(&folder)))?;
+            .with_context(|| format!("detaching the dead mount at {}", visible_path(&folder)))?;
     }
     // Only a place to mount at; there is none for a disk that was not attached.
     let _ = std::fs::remove_dir(&folder);

@@ -47,7 +47,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     let control = Listener::bind(&place::control(&name)).map_err(|error| match error {
         BindError::Answered { pid, .. } => match place::client_of(&spec) {
             Err(other) if !other.is::<ClientError>() => other,
-            _ => anyhow::anyhow!("{name} is served already, by process {pid} (see `umbrella disk status {name}`)"),
+            _ => anyhow::anyhow!("{name} is already served by process {pid} (see `umbrella disk status {name}`)"),
         },
         error @ BindError::Io { .. } => error.into(),
     })?;
@@ -60,7 +60,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now(), scrubs });
     if let Some(Err(gone)) = starter.map(Starter::ready) {
         // The user who wanted the disk may only have lost their terminal.
-        tracing::warn!("the process that started the daemon is gone ({gone}); {name} is served all the same");
+        tracing::warn!("the process that started the daemon is gone ({gone}); {name} stays served");
     }
     systemd::tell("READY=1");
     let (end, served) = until_free(&ends, &served)?;
@@ -70,7 +70,7 @@ pub(crate) fn serve(spec: DiskSpec, here: Here, on_damage: OnDamage, starter: Op
         End::Detach { flash, requester } => {
             let result = stop(served, flash);
             let told =
-                |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
+                |error| format!("{name} is detached and its daemon has ended, but with an error: {}", reasons(error));
             requester.done(result.as_ref().copied().map_err(told));
             result
         }
@@ -143,7 +143,7 @@ fn until_free(ends: &Receiver<End>, served: &Mutex<Option<Served>>) -> anyhow::R
         match end {
             End::Detach { requester, .. } => requester.done(Err(reasons(&error))),
             End::Signal if !leaving => {
-                tracing::warn!("{}: waiting until it is not (a second signal ends at once)", reasons(&error));
+                tracing::warn!("{}: waiting until it is free (a second signal ends at once)", reasons(&error));
                 leaving = true;
             }
             End::Signal => {}
@@ -165,8 +165,8 @@ fn stop(Served { offered, server, .. }: Served, flash: AtDetach) -> anyhow::Resu
 /// What to say of an address that other machines can reach.
 pub(crate) fn open_to_others(address: &Listen) -> String {
     format!(
-        "{address} can be reached by other machines, and clients need no certificate (tls and tls_verify_peer in [nbd] ask for one): \
-         anyone there can read and write the disk"
+        "other machines can reach {address}, and anyone there can read and write the disk: to require a certificate, \
+        set tls and tls_verify_peer in [nbd]"
     )
 }
 

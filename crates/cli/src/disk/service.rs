@@ -28,7 +28,7 @@ const PULSE: Duration = Duration::from_secs(1);
 /// How long a detachment waits for clients to hang up: one that ended a moment ago is still counted.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// The outcome of a request whose client is gone.
-pub(crate) const NOBODY_WAITS: &str = "nobody waits for it any more: it is not done";
+pub(crate) const NOBODY_WAITS: &str = "the client has gone, so the request was dropped";
 /// Most ranges that a status names.
 const MOST_RANGES: usize = 10_000;
 
@@ -158,7 +158,7 @@ impl DiskService {
     fn of_served<T>(&self, look: impl FnOnce(&mut Served) -> anyhow::Result<T>) -> anyhow::Result<T> {
         match &mut *self.served.lock() {
             Some(served) => look(served),
-            None => bail!("the disk is being taken away"),
+            None => bail!("the disk is being detached"),
         }
     }
 
@@ -175,7 +175,7 @@ impl DiskService {
         let drain_failure = stats.and_then(|stats| stats.drain_failure);
         let device = attached.as_ref().map(Attached::shown);
         let waits = device.as_ref().filter(|_| *ending);
-        let waits = waits.map(|device| format!("a signal asked for the end: waiting until nobody uses {device}"));
+        let waits = waits.map(|device| format!("signal received: waiting until {device} is no longer in use"));
         DiskStatus {
             name: offered.spec.name.to_string(),
             kind: offered.kind().to_owned(),
@@ -216,7 +216,10 @@ impl DiskService {
         let (scrubbed, bandwidth) = self.of_served(|Served { offered, .. }| {
             let (kind, name) = (offered.kind(), &offered.spec.name);
             let Some(scrubbed) = offered.scrubbed() else {
-                bail!("{name} ({kind}) keeps no checksums to compare its data with: only a log store and the flash of a hybrid disk do");
+                bail!(
+                    "{name} ({kind}) keeps no checksums to compare its data with: scrub a log store or a hybrid \
+                    disk instead"
+                );
             };
             Ok((scrubbed, bandwidth.unwrap_or(offered.spec.scrub.bandwidth)))
         })?;
@@ -251,7 +254,7 @@ impl DiskService {
             std::thread::sleep(GOODBYE / 50);
         };
         if connections > 0 && !force {
-            bail!("{name} is in use by NBD clients ({connections} connected); --force hangs up on them");
+            bail!("{name} is in use by NBD clients ({connections} connected); --force disconnects them");
         }
         // Most of it while the disk can still be used.
         let has_cache = hybrid.is_some();
@@ -276,7 +279,7 @@ impl DiskService {
                 Err(RecvTimeoutError::Timeout) => {
                     tell(&pulse);
                 }
-                Err(RecvTimeoutError::Disconnected) => bail!("{name} is being taken away already"),
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} is already being detached"),
             }
         };
         if let Err(error) = outcome {

@@ -233,9 +233,13 @@ fn a_fill_level_that_has_done_all_it_may_says_so() {
     let mut evict = pool().evicts.remove(0);
     evict.state = EvictState::Rests;
     evict.next.clear();
-    assert!(super::evict::line(&evict).contains(": all that may leave has left;"), "{}", super::evict::line(&evict));
+    assert!(
+        super::evict::line(&evict).contains(": every file that may leave has left;"),
+        "{}",
+        super::evict::line(&evict)
+    );
     evict.stays[0].why = EvictStay::InUse;
-    assert!(super::evict::line(&evict).contains(": too full, and nothing more can leave now;"));
+    assert!(super::evict::line(&evict).contains(": too full, but no more files can leave now;"));
 }
 
 #[test]

@@ -60,7 +60,7 @@ fn a_scrub_that_is_interrupted_goes_on_where_it_was() {
     let slow = ["scrub", "s.img", "--bandwidth", "256KiB"];
     let mut scrubbing = house.umbrella(&slow).spawn().expect("it runs");
     eventually("a scrub runs", || house.status("s.img")["scrub"]["read"].as_u64() > Some(0));
-    house.refused(&slow, 1, &["is being scrubbed already"]);
+    house.refused(&slow, 1, &["is already being scrubbed"]);
     rustix::process::kill_process(rustix::process::Pid::from_child(&scrubbing), rustix::process::Signal::TERM)
         .expect("it is there");
     scrubbing.wait().expect("it ends");

@@ -315,7 +315,7 @@ fn only_and_min_age_say_what_leaves_and_to_where() {
     let evict = r#"above = "0%", until = "0%", only = { path = "/films/**" }, min_age = "1d", to = ["second"]"#;
     reload(&mut pool, &format!("evict = {{ {evict} }}"));
     pool.expect_on("second", "films/old");
-    eventually("all that may leave has left", || level(&pool).state == EvictState::Rests);
+    eventually("every file that may leave has left", || level(&pool).state == EvictState::Rests);
     for other in ["films/new", "letter"] {
         pool.expect_stays_on("ssd", other);
     }

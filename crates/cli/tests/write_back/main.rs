@@ -361,7 +361,7 @@ fn a_record_of_a_time_in_which_nothing_was_chosen_says_so() {
     fs::write(pool.join("file"), bytes(1, 64 * KIB)).unwrap();
     pool.say(["write-back", "record", "disk", "--stop"]);
     let shown = pool.say(["lab".as_ref(), "run".as_ref(), "--events".as_ref(), record.as_os_str()]);
-    assert!(shown.contains("nothing was chosen while it was recorded"), "{shown}");
+    assert!(shown.contains("the policy chose nothing during the recording"), "{shown}");
 }
 
 #[test]

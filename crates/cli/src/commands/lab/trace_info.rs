@@ -16,7 +16,7 @@ use super::trace_input::{Bar, ReadArgs, open, warn_of_skipped};
 use crate::output;
 use crate::text::{count, visible, visible_path};
 
-/// Say what a block trace holds: requests, bytes, addresses, rewrites, idle times, sizes.
+/// Show what a block trace contains: requests, bytes, addresses, rewrites, idle times, sizes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
