@@ -210,7 +210,7 @@ fn recorded(command: &mut Command, work: impl FnOnce()) -> Output {
     child.wait_with_output().expect("it ends")
 }
 
-/// Waits until so many requests more were made.
+/// Waits until this many more requests were made.
 fn wait_for_more(made: &AtomicU64, more: u64) {
     let enough = made.load(Ordering::Relaxed) + more;
     eventually("there are requests", || made.load(Ordering::Relaxed) >= enough);

@@ -115,9 +115,9 @@ fn caches_dropped() -> Vec<String> {
 const EVICT: &str = "evict = { above = \"90%\", until = \"80%\" }";
 /// A pool that has levels looks at them for a minute after it was used.
 const SETTLES: u32 = 24;
-/// So many quiet windows one after the other are enough.
+/// Number of consecutive quiet windows that is enough.
 const ENOUGH: u32 = 4;
-/// For so long undisturbed windows are waited for.
+/// The time in which that many undisturbed windows must come.
 const MOST: Duration = Duration::from_secs(900);
 
 #[test]
