@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-build demo docs test test-python test-policies test-conformance test-long test-schedules test-fuse test-ublk lint deny bench-fs bench-moves bench-write-back bench-staging build install uninstall clean
+.PHONY: help setup setup-build demo docs test test-python test-policies test-conformance test-long test-schedules test-fuse test-ublk lint deny bench-fs bench-moves bench-write-back bench-staging bench-papers build install uninstall clean
 
 PREFIX ?= /usr/local
 SEED ?= 1
@@ -98,6 +98,10 @@ bench-write-back: setup ## write-back policies against the kernel's own, on emul
 
 bench-staging: setup ## what staging gains, on an emulated disk (ARGS="--quick" takes a few minutes)
 	cargo bench --locked -p umbrella --bench live -- staging $(ARGS)
+
+bench-papers: setup ## chapter V of the UmbrellaFS dissertation: the file system's cost (figures 14 to 17, 22), and its scenarios (20, 34, 35)
+	cargo bench --locked -p umbrella --bench fs -- --only papers --systems native,umbrella $(ARGS)
+	cargo bench --locked -p umbrella --bench live -- scenarios $(ARGS)
 
 install: build ## the binary, completions, the names that mount(8) looks for, and systemd units
 	install -D -s -m 755 "$(BINARY)" "$(DESTDIR)$(PREFIX)/bin/umbrella"

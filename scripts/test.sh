@@ -17,6 +17,9 @@ cargo test --locked -p umbrella-fs --features model-check --test model_check
 
 scripts/python.sh
 
+printf '\n=== the same files through mergerfs and through a pool\n'
+UMBRELLA=${CARGO_TARGET_DIR:-target}/debug/umbrella scripts/policies-beside-mergerfs.py --short
+
 # With the tests above the module is loaded, if it is one.
 [[ -e /sys/module/fuse/parameters/enable_uring ]] || exit 0
 

@@ -78,9 +78,9 @@ def test_pandas_reads_what_we_write(trace, tmp_path):
         ("time_us", [0, None, 2], "time is missing"),
         ("time_us", [0, -5, 2], "a whole number from 0 on"),
         ("op", ["read", "erase", "read"], "unknown operation"),
-        ("op", [1, 2, 3], "is no column of text"),
+        ("op", [1, 2, 3], "is not a column of text"),
         ("offset", [0.5, 1.0, 2.0], "a whole number from 0 on"),
-        ("size", ["a", "b", "c"], "is no column of numbers"),
+        ("size", ["a", "b", "c"], "is not a column of numbers"),
     ],
 )
 def test_a_wrong_column_is_named(column, values, says):

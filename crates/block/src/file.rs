@@ -160,7 +160,7 @@ impl FileDevice {
         let is_cut = self.kind == Kind::Regular
             && open::size(self.as_fd(), self.kind)?.0 < self.geometry().capacity.0.saturating_mul(SECTOR_BYTES);
         if is_cut {
-            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "somebody has made the file shorter"))
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, "another program has made the file shorter"))
         } else {
             Ok(())
         }

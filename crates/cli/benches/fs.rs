@@ -1,9 +1,9 @@
 //! What the mount costs, as ratios to the file system below it: `make bench-fs`, or
 //! `cargo bench -p umbrella --bench fs -- --help`.
 //!
-//! One run gives one table. Each system gets the same fresh ext4 image for each measurement, systems take turns inside
-//! a row (A B C A B C), every ratio compares two neighbours in time, and the table shows the median with the smallest
-//! and largest. All mounts live in a private mount namespace, so that nothing is left behind however the run ends.
+//! One run gives one table. Each system gets the same fresh ext4 image for each measurement, and systems take turns
+//! inside a row (A B C A B C). Every ratio compares two neighbours in time; the table shows the median with the
+//! smallest and largest. All mounts live in a private mount namespace, so nothing is left behind however the run ends.
 
 #[path = "fs/args.rs"]
 mod args;
@@ -57,7 +57,7 @@ fn run(args: &Args) -> Result<Results> {
         return Ok(Results::default());
     }
     let systems = args.systems();
-    host::require_tools(&needed(&systems))?;
+    host::require_tools(&needed(&systems, &groups))?;
     // Before any thread exists: a mount namespace belongs to a thread.
     host::enter_private_mounts()?;
     host::start_guard().context("cannot watch for signals")?;
@@ -91,7 +91,7 @@ fn run(args: &Args) -> Result<Results> {
 }
 
 /// Programs and their packages.
-fn needed(systems: &[System]) -> Vec<(&'static str, &'static str)> {
+fn needed(systems: &[System], groups: &[&Group]) -> Vec<(&'static str, &'static str)> {
     let mut needed = vec![
         ("fio", "fio"),
         ("postmark", "postmark"),
@@ -102,6 +102,9 @@ fn needed(systems: &[System]) -> Vec<(&'static str, &'static str)> {
     ];
     if systems.contains(&System::Mergerfs) {
         needed.push(("mergerfs", "mergerfs"));
+    }
+    if groups.iter().any(|group| group.of_paper) {
+        needed.extend([("cc", "gcc"), ("make", "make"), ("gocryptfs", "gocryptfs")]);
     }
     needed
 }

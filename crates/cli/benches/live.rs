@@ -1,10 +1,10 @@
 //! Staging and ordered write-back on emulated disks: `make bench-write-back`, `make bench-staging`, or
 //! `cargo bench -p umbrella --bench live -- --help`.
 //!
-//! Each run gets a fresh copy of one ext4 image, on a disk that takes the time of a real one (some times as fast), and
-//! ends when everything is on that disk. Systems take turns inside a round; a ratio compares two runs of one round. All
-//! mounts live in a private mount namespace, disks and mounts end with the benchmark, and the kernel's settings are put
-//! back, however it ends.
+//! Each run gets a fresh copy of one ext4 image, on a disk that takes the time of a real one (or is a few times as
+//! fast). It ends when everything is on that disk. Systems take turns inside a round; a ratio compares two runs of one
+//! round. All mounts live in a private mount namespace. Disks and mounts end with the benchmark, and the kernel's
+//! settings are put back, however it ends.
 
 #[path = "live/args.rs"]
 mod args;

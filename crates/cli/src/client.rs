@@ -1,8 +1,8 @@
 //! Speaks to a daemon, a pool's or a disk's: one request a connection, any number of progress lines, one final answer.
 //!
-//! What comes back is not trusted: lines have a greatest length, anything that is no reply ends the conversation, and
-//! short questions have a deadline. Long work has none: while nothing comes, the daemon is asked from time to time
-//! whether it lives.
+//! Replies are not trusted: lines have a greatest length, anything that is no reply ends the conversation, and short
+//! questions have a deadline. Long work has none: while nothing comes, the client asks the daemon from time to time
+//! whether it is alive.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
@@ -29,7 +29,7 @@ use crate::text::{visible, visible_path};
 const LONGEST_LINE: u64 = 16 << 20;
 /// How long a short question may take.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// After this, who waits is told.
+/// After this time without a reply, the client prints that it waits.
 const LONG: Duration = Duration::from_secs(10);
 
 /// A conversation that failed.
@@ -84,7 +84,7 @@ pub(crate) enum ClientError {
         message: String,
     },
     /// The connection failed.
-    #[error("speaking to the daemon at {}: {source}", visible_path(socket))]
+    #[error("cannot talk to the daemon at {}: {source}", visible_path(socket))]
     Io {
         /// The socket.
         socket: PathBuf,
@@ -98,7 +98,7 @@ pub(crate) enum ClientError {
 enum Limit {
     /// For the answer, until then.
     Answer(Instant),
-    /// For the next word, so long.
+    /// For this time without a word.
     Silence(Duration),
     /// As long as the daemon lives.
     Life,
@@ -154,7 +154,8 @@ fn silence(waited: Duration, daemon: Option<u32>, force: &str) -> String {
     let is_stopped = state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']));
     if is_stopped {
         format!(
-            "the daemon (process {pid}) is stopped, and did not answer within {waited} s (`kill -CONT {pid}` lets it go on)"
+            "the daemon (process {pid}) is stopped, and did not answer within {waited} s (`kill -CONT {pid}` resumes \
+            it)"
         )
     } else {
         format!("the daemon (process {pid}) did not answer within {waited} s (see its log; {force})")
@@ -309,8 +310,8 @@ impl<L: Language> ClientOf<L> {
         !matches!(self.ask(&L::sign_of_life()), Err(ClientError::Silent { .. }))
     }
 
-    /// Reads a line, or what there is of it at the end; of one that is too long a byte more than is allowed. Who waits
-    /// for long is told so, once.
+    /// Reads a line, or the part of it that is there at the end; of a line that is too long, one byte more than is
+    /// allowed. A long wait is reported once.
     fn read_line(
         &self,
         replies: &mut BufReader<UnixStream>,
@@ -360,7 +361,7 @@ impl<L: Language> ClientOf<L> {
         match error.kind() {
             NotFound | ConnectionRefused => ClientError::NotRunning { socket, start: L::START },
             PermissionDenied => ClientError::NotAllowed { socket, owned: L::OWNED },
-            // So many wait for it already that no more are let in.
+            // Too many clients wait for it already.
             WouldBlock => self.silent(None),
             _ => ClientError::Io { socket, source: error },
         }
@@ -398,7 +399,10 @@ impl StopSignals {
                     let _it_ends_here = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 is_asked = true;
-                tell!("stopping: what is being copied stays where it is (once more ends this program at once)");
+                tell!(
+                    "stopping: the file that is being copied stays where it is (a second signal ends this program \
+                    at once)"
+                );
             }
         };
         let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(heed)?;
@@ -502,7 +506,7 @@ mod tests {
         assert!(matches!(client.ask(&Request::Status), Err(ClientError::Silent { .. })));
     }
 
-    /// A daemon that takes every connection, says nothing of its work, and answers anything else so often.
+    /// A daemon that takes every connection, says nothing of its work, and answers anything else `times` times.
     fn daemon_that_answers(times: usize) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");

@@ -13,7 +13,7 @@ use crate::advice::command;
 use crate::mounts;
 use crate::text::visible_path;
 
-/// Fails if a pool hides this path: whoever looked at it would see an empty directory.
+/// Fails if a pool hides this path: a look at it would find an empty directory.
 pub(crate) fn refuse(path: &Path) -> anyhow::Result<()> {
     let path = mounts::resolve(path);
     match cover::all().into_iter().find(|cover| cover.path == path) {

@@ -1,9 +1,9 @@
-//! Going to the background: the starter runs the program again as the leader of its own session, with standard output
-//! as a pipe and standard error as the log, and waits until it is ready or has failed.
+//! Going to the background. The starter runs the program again as the leader of its own session, with standard output
+//! as a pipe and standard error as the log. It waits until the program is ready or has failed.
 //!
 //! Starting afresh rather than forking keeps threads, locks and open files of the starter out of the daemon. The pipe
-//! carries one line of JSON. When the starter is gone before the daemon is ready, a pool's daemon ends again, since
-//! nobody waits for it; a disk's goes on.
+//! carries one line of JSON. When the starter is gone before a pool's daemon is ready, that daemon ends again, since
+//! nobody waits for it. A disk's daemon goes on.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -33,11 +33,11 @@ enum StartupResult {
     Failed { error: String },
 }
 
-/// How often somebody who waits is told how long.
+/// Interval between two reports of how long the wait has taken.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 
-/// Runs this program with `args` in the background; returns once it says that it is ready. `started` is told its
-/// process, and `waiting` now and then how long that has taken.
+/// Runs this program with `args` in the background; returns once it says that it is ready. `started` gets its process,
+/// and `waiting` now and then how long that has taken.
 pub(crate) fn start(
     args: &[OsString],
     log: &Path,
@@ -67,15 +67,16 @@ pub(crate) fn start(
     }
 }
 
-/// Who is killed or aborted says nothing itself.
+/// A process that is killed or aborted says nothing itself.
 fn how_it_ended(status: ExitStatus) -> String {
     match status.signal() {
         Some(libc::SIGKILL) => {
-            "it was killed (SIGKILL), by somebody or for want of memory (`dmesg` knows; raise MemoryMax= in a unit)"
+            "it was killed (SIGKILL), perhaps because memory ran out (see `dmesg`; raise MemoryMax= in a unit)"
                 .to_owned()
         }
         Some(libc::SIGABRT) => {
-            "it gave up (SIGABRT), mostly for want of memory (raise MemoryMax= in a unit, or `ulimit -v`)".to_owned()
+            "it aborted (SIGABRT), usually because memory ran out (raise MemoryMax= in a unit, or `ulimit -v`)"
+                .to_owned()
         }
         _ => status.to_string(),
     }

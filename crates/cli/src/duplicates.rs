@@ -6,7 +6,7 @@
 //! 2. The copies are different files, one name each, of one owner, mode and set of attributes. Nobody has them open.
 //! 3. Compare every byte.
 //! 4. Somebody says yes.
-//! 5. Take a lease on both, so that whoever opens one of them is seen. The attributes are those of step 1, and the
+//! 5. Take a lease on both, so that any open of one of them is noticed. The attributes are those of step 1, and the
 //!    names lead to the same files.
 //! 6. Sync the copy that is kept, and its directory.
 //! 7. Unless a lease was broken, unlink the other and sync its directory.
@@ -47,7 +47,7 @@ const LONGEST_PART: usize = 64;
 pub(crate) enum BranchProblem {
     #[error("{} is in use by a mounted pool: unmount it first (`umbrella unmount`)", visible_path(path))]
     InUse { path: std::path::PathBuf },
-    #[error("{} has changes under way that were interrupted: mount the pool and unmount it once", visible_path(path))]
+    #[error("{} has interrupted changes: mount the pool, which finishes them, and unmount it", visible_path(path))]
     Unsettled { path: std::path::PathBuf },
     #[error("{}: {}", visible_path(path), std::io::Error::from(*source))]
     Io { path: std::path::PathBuf, source: Errno },
@@ -107,10 +107,11 @@ fn is_settled(hidden: &Dir) -> Result<bool, Errno> {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum KeptReason {
     #[error(
-        "the branch is read-only, or on a network or FUSE file system, where it cannot be known who has a file open"
+        "the branch is read-only, or on a network or FUSE file system, so Umbrella cannot tell whether a program has \
+        it open"
     )]
     Branch,
-    #[error("it is the file that is kept, by another path")]
+    #[error("it is the kept file itself under another path")]
     SameFile,
     #[error("it has other names (hard links), which would stay")]
     OtherNames,
@@ -120,9 +121,9 @@ pub(crate) enum KeptReason {
     Open,
     #[error("it was changed just now: try again later")]
     Changed,
-    #[error("its file system has no leases, so it cannot be known who has it open")]
+    #[error("its file system has no leases, so Umbrella cannot tell whether a program has it open")]
     NoLeases,
-    #[error("it is no regular file")]
+    #[error("it is not a regular file")]
     Kind,
     #[error("{}", std::io::Error::from_raw_os_error(*errno))]
     Io { errno: i32 },
@@ -312,7 +313,7 @@ impl Copy<'_> {
 /// `film (from disk1).mkv`, `film (from disk1, 2).mkv`
 pub(crate) fn name_from(name: &OsStr, branch: &str, number: u32) -> OsString {
     let bytes = name.as_bytes();
-    // The dot of a hidden file begins its name, and no extension; nor does one that much follows.
+    // The dot of a hidden file begins its name and no extension; neither does a dot with a long rest after it.
     let is_extension = |dot: &usize| *dot > 0 && bytes.len() - dot <= LONGEST_PART;
     let dot = bytes.iter().rposition(|byte| *byte == b'.').filter(is_extension).unwrap_or(bytes.len());
     let (stem, extension) = bytes.split_at_checked(dot).unwrap_or((bytes, b""));
@@ -323,7 +324,7 @@ pub(crate) fn name_from(name: &OsStr, branch: &str, number: u32) -> OsString {
     OsString::from_vec([stem, mark.as_bytes(), extension].concat())
 }
 
-/// The first bytes of a text, so many at most, and no half of a character.
+/// The first bytes of a text, at most `most`, without half a character at the end.
 fn first(text: &[u8], most: usize) -> &[u8] {
     let begins = |at: &usize| text.get(*at).is_none_or(|byte| byte & 0xC0 != 0x80);
     let end = (0..=text.len().min(most)).rev().find(begins).unwrap_or(0);

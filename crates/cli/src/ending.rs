@@ -1,7 +1,7 @@
-//! Daemons whose tree is away and that have not ended yet. They still have their branches and the control socket, so
-//! whoever wants these waits: `umount DIR` returns before the daemon has let go.
+//! Daemons whose tree is away and that have not ended yet. They still have their branches and the control socket, so a
+//! command that needs these waits: `umount DIR` returns before the daemon has let go.
 //!
-//! A pool that was detached and is still in use ends when its last user does, and nobody knows when: it is not waited
+//! A pool that was detached and is still in use ends when its last user does. Nobody knows when, so it is not waited
 //! for.
 
 use std::os::fd::OwnedFd;
@@ -24,8 +24,8 @@ use crate::pool::{self, GLANCE, Pool};
 use crate::text::visible_path;
 use crate::{client, mounts, render};
 
-/// How long a detached pool may still seem to be in use: whoever looked something up in it when it was unmounted holds
-/// it for a moment.
+/// How long a detached pool may still seem to be in use: a process that looked something up in it during the unmount
+/// holds it for a moment.
 const LAST_USERS: Duration = Duration::from_secs(1);
 /// How often a daemon that does not answer is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
@@ -67,7 +67,8 @@ fn wait_for(
     let began = Instant::now();
     let mut told = false;
     let mut last_pid = None;
-    // Held while it is asked: what it has is free when the process has ended, not when nobody answers any more.
+    // Held during the questions: the daemon's branches are free when the process has ended, not when nobody answers any
+    // more.
     let mut process = None;
     loop {
         if let Ok(daemon) = client::connect(&pool.socket) {

@@ -24,7 +24,7 @@ pub(crate) fn look(branches: &[(String, OwnedFd)], config: &Path, goes_on: &dyn 
         return None;
     }
     Some(format!(
-        "first look at the branches: {} ({} says which, and what to do)",
+        "first look at the branches: {} ({} lists them and says what to do)",
         summary(&totals),
         command(["check", "--import", &config.to_string_lossy()])
     ))

@@ -1,8 +1,8 @@
 //! One mounted pool, from the first look at its directories to the last signal.
 //!
-//! The file system itself is one call, [`umbrella_fs::mount::run`]. Around it: the directories it needs, a thread that
-//! turns signals into requests to the pool's own control socket, and what happens once the mount is ready (mount flags,
-//! word to systemd and to the starter).
+//! The file system itself is one call, [`umbrella_fs::mount::run`]. Around it this module makes the directories that it
+//! needs, and has a thread that turns signals into requests to the pool's own control socket. Once the mount is ready
+//! it sets mount flags, and notifies systemd and the starter.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -144,7 +144,8 @@ fn unmount(pool: &Pool, mounted: &AtomicBool) {
             Err(error) if !told => {
                 told = true;
                 tracing::error!(
-                    "cannot unmount yet: {error}; trying again each second (a second signal detaches the mount at once)"
+                    "cannot unmount yet: {error}; trying again every second (a second signal detaches the mount at \
+                    once)"
                 );
             }
             Err(_) => {}
@@ -186,17 +187,17 @@ fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<(
 fn reload(pool: &Pool, path: &Path) {
     let spec = match config::read(path) {
         Ok(config) => Box::new(config.spec),
-        Err(errors) => return tracing::error!("the configuration stays as it was: {errors}"),
+        Err(errors) => return tracing::error!("not reloaded; the old configuration stays in force: {errors}"),
     };
     match Client::new(&pool.socket).ask(&Request::RulesReload { spec, dry_run: false }) {
         Ok(Answer::Reloaded { changes, not_in_force }) => {
             let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
             tracing::info!(changes = changes.join("; "), "configuration reloaded");
             if !not_in_force.is_empty() {
-                tracing::warn!("not in force until the next mount: {}", not_in_force.join("; "));
+                tracing::warn!("these changes take effect at the next mount: {}", not_in_force.join("; "));
             }
         }
-        Ok(_) => tracing::error!("the daemon gave another answer than was expected"),
-        Err(error) => tracing::error!("the configuration stays as it was: {error}"),
+        Ok(_) => tracing::error!("the daemon sent an unexpected answer; the configuration may not be reloaded"),
+        Err(error) => tracing::error!("not reloaded; the old configuration stays in force: {error}"),
     }
 }

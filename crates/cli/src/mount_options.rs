@@ -33,7 +33,7 @@ const PROGRAMS: MountFlags = DEVICES.union(MountFlags::NOEXEC);
 const ATIME: MountFlags = MountFlags::NOATIME.union(MountFlags::RELATIME).union(MountFlags::STRICTATIME);
 
 const OF_THE_DISK: &str = "it belongs to each branch's own file system: mount the branches with it";
-const OF_A_LABEL: &str = "a pool has no security label of its own: set the labels of its files on the branches";
+const OF_A_LABEL: &str = "a pool has no security labels of its own: set them on the files of the branches";
 const CANNOT_BE_REMOUNTED: &str =
     "a pool cannot be remounted; unmount it and mount it with the new options (ro, for example)";
 
@@ -91,7 +91,7 @@ const TABLE: [(&str, Meaning); 63] = [
     ("dirsync", Refused(OF_THE_DISK)),
     ("lazytime", Refused(OF_THE_DISK)),
     ("iversion", Refused(OF_THE_DISK)),
-    ("mand", Refused("Linux has no mandatory locks any more (since 5.15)")),
+    ("mand", Refused("Linux has no mandatory locks since 5.15")),
     ("context=", Refused(OF_A_LABEL)),
     ("fscontext=", Refused(OF_A_LABEL)),
     ("defcontext=", Refused(OF_A_LABEL)),
@@ -109,7 +109,7 @@ const TABLE: [(&str, Meaning); 63] = [
 pub(crate) enum OptionError {
     #[error("mount option {} is refused: {why}", quoted(option))]
     Refused { option: String, why: &'static str },
-    #[error("mount option {} is not known{}; {}", quoted(option), did_you_mean(option), known())]
+    #[error("unknown mount option {}{}; {}", quoted(option), did_you_mean(option), known())]
     Unknown { option: String },
 }
 
@@ -124,13 +124,13 @@ impl OptionError {
 /// Options of our own in fstab, which have a value.
 pub(crate) const OURS: [&str; 2] = ["allow-missing=", "log="];
 
-/// The nearest option. Of one with a value the value may be anything.
+/// The nearest option. An option with a value matches whatever its value is.
 fn did_you_mean(option: &str) -> String {
     let name = option.split_inclusive('=').next().unwrap_or(option);
     umbrella_units::did_you_mean(name, TABLE.iter().map(|(name, _)| *name).chain(OURS))
 }
 
-/// All there are, for whoever named another.
+/// All known options, for a message about an unknown one.
 fn known() -> String {
     let such = |wanted: fn(&Meaning) -> bool| {
         let names = TABLE.iter().filter(|(_, meaning)| wanted(meaning)).map(|(name, _)| match name.strip_suffix('-') {

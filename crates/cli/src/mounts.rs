@@ -170,7 +170,8 @@ pub(crate) fn free_at(path: &Path) -> Option<u64> {
     }
 }
 
-/// What is at a path, if that can be said within a moment: what may hang is asked by a process of its own.
+/// What is at a path, if that can be found out within a moment. Where the file system may hang, a process of its own
+/// looks.
 pub(crate) fn found_at(path: &Path) -> ProbeReply {
     match leads(path) {
         PathLocality::Away { path, .. } => probe::ask(Question::Stat, &path, A_LOOK),
@@ -212,7 +213,8 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
     }
 }
 
-/// Fails if a path lies on a file system that does not answer: whoever used it would hang, and could not be ended.
+/// Fails if a path lies on a file system that does not answer: a process that used it would hang, and could not be
+/// ended.
 pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
     silence(path).map_or(Ok(()), |silence| bail!("{} {silence}", visible_path(path)))
 }

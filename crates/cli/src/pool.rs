@@ -36,7 +36,8 @@ pub(crate) enum PoolError {
     NoneMounted,
     /// Nothing is mounted but memory that a pool left with files in it.
     #[error(
-        "no pool is mounted, but staged files of one wait in memory ({areas}): mount it again (`umbrella mount CONFIG`) before the machine is switched off"
+        "no pool is mounted, but staged files wait in memory ({areas}): mount their pool again (`umbrella mount \
+        CONFIG`) before you switch the machine off"
     )]
     Waiting {
         /// Where they wait, for people.
@@ -44,7 +45,8 @@ pub(crate) enum PoolError {
     },
     /// The daemon was killed and left its mount.
     #[error(
-        "the daemon of {} is gone and left a dead mount: mount it again with `umbrella mount CONFIG`, or remove it with `umbrella unmount`{}",
+        "the daemon of {} is gone and left a dead mount: mount the pool again with `umbrella mount CONFIG`, or remove \
+        it with `umbrella unmount`{}",
         shown(mounts).join(", "),
         left_in(areas).map(|left| format!("; {left}")).unwrap_or_default()
     )]
@@ -74,7 +76,7 @@ pub(crate) enum PoolError {
         mounts: String,
     },
     /// More than one is.
-    #[error("{} pools are mounted; say which: {}", .mounts.len(), shown(mounts).join(", "))]
+    #[error("{} pools are mounted; name one: {}", .mounts.len(), shown(mounts).join(", "))]
     Several {
         /// Their mount points.
         mounts: Vec<PathBuf>,
@@ -99,7 +101,7 @@ pub(crate) enum PoolError {
     #[error(transparent)]
     Config(#[from] config::ConfigErrors),
     /// The current directory is gone.
-    #[error("the current directory cannot be read: {source}")]
+    #[error("cannot read the current directory: {source}")]
     CurrentDirectory {
         /// Why.
         source: std::io::Error,
@@ -155,7 +157,7 @@ fn pools_of(covers: &[Cover]) -> BTreeSet<&PathBuf> {
 pub(crate) fn left_in(areas: &[PathBuf]) -> Option<String> {
     (!areas.is_empty()).then(|| {
         let areas = shown(areas).join(", ");
-        format!("files that were staged wait in memory ({areas}): mount it again before the machine is switched off")
+        format!("staged files wait in memory ({areas}): mount the pool again before you switch the machine off")
     })
 }
 

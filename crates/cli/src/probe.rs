@@ -28,7 +28,7 @@ const LONGEST: u64 = 64 << 10;
 /// How long one that was killed may take to end. One that hangs never does.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-/// What is asked.
+/// A question about a path that has a short answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     /// What is there.
@@ -41,7 +41,7 @@ pub(crate) enum Question {
     LockExclusive,
 }
 
-/// What is asked of a path that is told at length.
+/// A question about a path that has a long answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeKind {
     /// All that a configuration is compared with.
@@ -136,7 +136,7 @@ pub(crate) enum ProbeReply {
 /// What the process says: what it found, or an error number.
 type HelperResult = Result<Found, i32>;
 
-/// Asks, and waits for the reply so long at most.
+/// Asks, and waits for the reply for at most `limit`.
 pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> ProbeReply {
     match run(question.word(), path, limit) {
         Some(HelperResult::Ok(found)) => ProbeReply::Yes(found),
@@ -150,7 +150,7 @@ pub(crate) fn look_at<T: DeserializeOwned>(look: ProbeKind, path: &Path, limit: 
     run(look.word(), path, limit)
 }
 
-/// Runs a process that is asked something, for so long at most.
+/// Runs a process that answers a question, for at most `limit`.
 fn run<T: DeserializeOwned>(word: &str, path: &Path, limit: Duration) -> Option<T> {
     let path = std::path::absolute(path).ok()?;
     let child = Command::new("/proc/self/exe")
@@ -240,7 +240,7 @@ fn look(question: Question, path: &Path) -> std::io::Result<Found> {
     Ok(found(&data))
 }
 
-/// What is told of a file.
+/// The reported facts about a file.
 pub(crate) fn found(data: &std::fs::Metadata) -> Found {
     Found {
         device: data.dev(),

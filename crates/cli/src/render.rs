@@ -37,7 +37,7 @@ pub(crate) fn status(status: &Status) -> String {
         status.open_passthrough,
         count(status.metrics.get("umbrella_relocations_pending_count").copied().unwrap_or(0), "file"),
         count(status.inodes, "inode"),
-        if status.passthrough { "" } else { "; the kernel gives no passthrough" },
+        if status.passthrough { "" } else { "; the kernel does not offer passthrough" },
     );
     if let Some(transport) = &status.transport {
         let _ = writeln!(text, "{}", self::transport(transport));
@@ -117,10 +117,7 @@ pub(crate) fn detached(status: &Status) -> String {
 /// What a pool is of which the mount is gone and the daemon not yet.
 pub(crate) fn ending(mount: &Path, pid: Option<u32>) -> String {
     let process = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-    format!(
-        "{} is unmounted, and its daemon{process} is ending: it finishes its work, and you need to do nothing",
-        visible_path(mount)
-    )
+    format!("{} is unmounted; its daemon{process} finishes its work and then ends by itself", visible_path(mount))
 }
 
 fn uptime(status: &Status) -> String {
@@ -133,8 +130,8 @@ fn walk(walk: &WalkStatus) -> String {
         (Purpose::Asked, _) if walk.dry_run => "a dry run of `umbrella enforce`".to_owned(),
         (Purpose::Asked, _) => "`umbrella enforce`".to_owned(),
         (Purpose::Schedule, _) => "the enforcer, in its hours".to_owned(),
-        (Purpose::Recovery, _) => "the enforcer, as the last mount did not end in order".to_owned(),
-        (Purpose::Renamed, _) => "the enforcer, as names changed".to_owned(),
+        (Purpose::Recovery, _) => "the enforcer, because the last mount did not end cleanly".to_owned(),
+        (Purpose::Renamed, _) => "the enforcer, because names changed".to_owned(),
         (Purpose::Drain, Some(branch)) => format!("the drain of branch {}", quoted(branch)),
         (Purpose::Drain, None) => "a drain".to_owned(),
         (Purpose::Balance, _) => "`umbrella balance`".to_owned(),
@@ -171,7 +168,7 @@ fn staging(area: &StagingStatus) -> String {
         return format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
     }
     let closed = if area.limit < area.max_file {
-        "; no more files are staged until memory has room for one of that size"
+        "; no more files are staged until memory has room for a file of that size"
     } else {
         ""
     };
@@ -238,7 +235,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
     match (explanation.exists, explanation.on.as_slice()) {
         // What is supposed has facts.
         (false, _) if !explanation.facts.is_empty() => {
-            fact("is on", "no branch: it is supposed (--what-if), whatever is there under its name");
+            fact("is on", "no branch: the file is hypothetical (--what-if); a real file of this name is ignored");
         }
         (false, _) if explanation.belongs.is_none() => fact("is on", "no branch: the file does not exist"),
         (false, _) => {
@@ -252,7 +249,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
     }
     // No rule speaks of a directory: it is where something below it is.
     if !explanation.rule.is_empty() {
-        fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: none that its rule allows has room"));
+        fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: all that its rule allows are full"));
         fact(
             "decided by",
             &if explanation.rule == "default" { "the default list".to_owned() } else { quoted(&explanation.rule) },
@@ -276,7 +273,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
         }
     }
     if !explanation.facts.is_empty() {
-        let _ = writeln!(text, "\n  what was known of the file");
+        let _ = writeln!(text, "\n  what is known about the file");
         let width = explanation.facts.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(24);
         for (name, value) in &explanation.facts {
             let _ = writeln!(text, "  {:<width$}  {}", visible(name), visible(value));
@@ -330,9 +327,9 @@ pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
     if summary.stopped {
         text.push_str("; stopped before the end");
         if summary.files_left > 0 {
-            let _ = write!(text, ", {} left of those found", count(summary.files_left, "file"));
+            let _ = write!(text, ", {} found but not yet moved", count(summary.files_left, "file"));
         }
-        text.push_str("; the same command goes on");
+        text.push_str("; run the same command again to continue");
     }
     text
 }
@@ -415,7 +412,7 @@ pub(crate) fn equalised(summary: &EqualiseSummary, dry_run: bool) -> String {
     }
     if summary.directories_without_model > 0 {
         let count = summary.directories_without_model;
-        let _ = write!(text, ", {count} that differ and are not on the branch of --like (left as they are)");
+        let _ = write!(text, ", {count} that differ and are not on the branch of --like (left unchanged)");
     }
     if summary.directories_failed > 0 {
         let _ = write!(text, ", {} failed", summary.directories_failed);

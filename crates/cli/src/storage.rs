@@ -1,7 +1,7 @@
 //! What a directory lies on: flash, a rotating disk, or something that is not this machine's.
 //!
-//! The kernel says of each disk whether it rotates. A partition belongs to its disk. What is made of several devices
-//! (LVM, RAID, dm-crypt, a btrfs of several disks) rotates if one of them does.
+//! The kernel says of each disk whether it rotates. A partition belongs to its disk. A device that is made of several
+//! others (LVM, RAID, dm-crypt, a btrfs of several disks) rotates if one of them does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,7 +52,7 @@ pub(crate) struct Storage {
     pub(crate) is_mount: bool,
     /// It is on the file system of `/`.
     pub(crate) is_on_root: bool,
-    /// Of the file system.
+    /// Device number of the file system.
     pub(crate) device: u64,
 }
 

@@ -7,8 +7,8 @@ mod support;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ fn a_trace_in_which_nobody_waits_changes_nothing() {
 fn what_is_cut_and_what_cannot_be_simulated_is_said() {
     let (folder, day) = quiet_day();
     let cut = given(advise(&day).args(["--requests", "100"]));
-    assert!(cut.contains("100 requests") && cut.contains("only the beginning was simulated"), "{cut}");
+    assert!(cut.contains("100 requests") && cut.contains("only the beginning of the traces was simulated"), "{cut}");
     let no_motor = given(advise(&day).args(["--disk", "sata_ssd"]));
     assert!(no_motor.contains("sata_ssd has no motor"), "{no_motor}");
 
@@ -120,7 +120,7 @@ fn what_is_cut_and_what_cannot_be_simulated_is_said() {
     refused(advise(&day).args(["--disk", "moden"]), 1, &["did you mean \"modern\"?"]);
     refused(advise(&day).args(["--memory", "1MiB"]), 2, &["a size from 64 MiB"]);
     refused(advise(&day).args(["--for", "1h"]), 2, &["cannot be used with"]);
-    refused(advise(&day).args(["--html", "/none/day.html"]), 1, &["there is no directory /none"]);
+    refused(advise(&day).args(["--html", "/none/day.html"]), 1, &["the directory /none does not exist"]);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_measured_drive_stands_for_the_disk() {
     let busy = |advice: &Value| advice["write_back"]["today"]["busy_s"]["mean"].as_f64();
     assert_ne!(busy(&advice), busy(&json(&mut advise(&day))), "another disk takes another time");
     let text = given(advise(&day).args(["--disk", drive]));
-    assert!(text.contains("drive.toml has no watts"), "{text}");
+    assert!(text.contains("drive.toml gives no watts"), "{text}");
     refused(advise(&day).args(["--disk", "./none.toml"]), 1, &["none.toml"]);
 }
 
@@ -174,7 +174,7 @@ fn next(random: u64) -> u64 {
     random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
 }
 
-/// Writes at random places, so many that a policy has something to order.
+/// Enough writes at random places for a policy to have something to order.
 fn random_writes() -> (TempDir, PathBuf) {
     let mut random = 1_u64;
     trace((0..4000_u64).map(|number| {
@@ -197,9 +197,29 @@ fn the_page_has_the_text_and_a_plot_of_each_trade_off() {
     }
 }
 
-/// Writes 16 KiB at random places of a file of 256 MiB around the page cache, as long as `what` takes.
-fn while_written<T>(file: &Path, what: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
+/// Runs what records as long as `work` takes, and ends the recording then as Ctrl-C does.
+fn recorded(command: &mut Command, work: impl FnOnce()) -> Output {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().expect("it starts");
+    let instance = PathBuf::from(format!("/sys/kernel/tracing/instances/umbrella-{}", child.id()));
+    let filter = instance.join("events/block/block_bio_queue/enable");
+    eventually("it records", || fs::read_to_string(&filter).is_ok_and(|on| on.trim() == "1"));
+    work();
+    support::run("kill", ["-INT", &child.id().to_string()]);
+    eventually("the recording ends", || !instance.exists());
+    child.wait_with_output().expect("it ends")
+}
+
+/// Waits until this many more requests were made.
+fn wait_for_more(made: &AtomicU64, more: u64) {
+    let enough = made.load(Ordering::Relaxed) + more;
+    eventually("there are requests", || made.load(Ordering::Relaxed) >= enough);
+}
+
+/// Writes 16 KiB at random places of a file of 256 MiB around the page cache, as long as `what` takes, which can see how
+/// often.
+fn while_written<T>(file: &Path, what: impl FnOnce(&AtomicU64) -> T) -> T {
+    let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
             let file = File::options().write(true).custom_flags(libc::O_DIRECT).open(file).expect("the file");
@@ -209,10 +229,11 @@ fn while_written<T>(file: &Path, what: impl FnOnce() -> T) -> T {
             while !stop.load(Ordering::Relaxed) {
                 random = next(random);
                 file.write_all_at(data, (random >> 33) % 1024 * (256 << 10)).expect("a write");
+                made.fetch_add(1, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(2));
             }
         });
-        let done = what();
+        let done = what(&made);
         stop.store(true, Ordering::Relaxed);
         done
     })
@@ -238,16 +259,7 @@ fn a_disk_is_recorded_until_ctrl_c_and_the_kept_recording_gives_the_same_advice(
     let kept = folder.path().join("kept.csv.gz");
     let mut command = umbrella();
     command.arg("--device").arg(disk.device()).args(["--for", "1h", "--json", "--save"]).arg(&kept).args(QUICK);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-    let instance = PathBuf::from(format!("/sys/kernel/tracing/instances/umbrella-{}", child.id()));
-    let filter = instance.join("events/block/block_bio_queue/enable");
-    let done = while_written(&file, || {
-        eventually("it records", || fs::read_to_string(&filter).is_ok_and(|on| on.trim() == "1"));
-        thread::sleep(Duration::from_secs(2));
-        support::run("kill", ["-INT", &child.id().to_string()]);
-        eventually("the recording ends", || !instance.exists());
-        child.wait_with_output().expect("it ends")
-    });
+    let done = while_written(&file, |made| recorded(&mut command, || wait_for_more(made, 500)));
     assert!(done.status.success() && said(&done).contains("interrupted after"), "{}", said(&done));
     let advice: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     assert!(advice["traces"][0]["requests"].as_u64().is_some_and(|requests| requests > 10), "{advice:#}");
@@ -282,17 +294,19 @@ fn a_pool_is_advised_disk_by_disk_and_the_decisions_of_its_policies_are_made_aga
         .branch("memory", memory.path())
         .mount();
     let mut command = pool.command();
-    command.args(["advise", "--json", "--for", "3s", "--pool"]).arg(pool.mount_point()).args(QUICK);
-    let done = while_written(&file, || {
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                for number in 0..20 {
-                    let text = support::bytes(number, MIB);
-                    fs::write(pool.join(format!("small{number}")), text).expect("a file");
-                    thread::sleep(Duration::from_millis(100));
-                }
+    command.args(["advise", "--json", "--for", "1h", "--pool"]).arg(pool.mount_point()).args(QUICK);
+    let flushed = || pool.branch_status("disk1").write_back.expect("it has a policy").flushed.0;
+    let done = while_written(&file, |made| {
+        recorded(&mut command, || {
+            // Where the kernel was quicker there is something to do again.
+            let (before, mut number) = (flushed(), 0);
+            eventually("its policy writes something back", || {
+                let text = support::bytes(number, MIB);
+                fs::write(pool.join(format!("small{}", number % 20)), text).expect("a file");
+                number += 1;
+                number >= 20 && flushed() > before + MIB
             });
-            output(&mut command)
+            wait_for_more(made, 500);
         })
     });
     assert!(done.status.success(), "{}", said(&done));
@@ -318,11 +332,12 @@ fn a_pool_gets_the_advised_lines_only_if_that_is_asked_for() {
     let before = fs::read_to_string(pool.config_path()).expect("the configuration");
     let advise = |apply: &[&str]| {
         let mut command = pool.command();
-        command.args(["advise", "--json", "--for", "4s", "--pool"]).arg(pool.mount_point()).args(QUICK).args(apply);
+        command.args(["advise", "--json", "--for", "1h", "--pool"]).arg(pool.mount_point()).args(QUICK).args(apply);
         command
     };
-    refused(&mut advise(&["--apply"]), 1, &["standard input is no terminal: give --yes"]);
-    let done = while_written(&file, || output(&mut advise(&["--apply", "--yes"])));
+    refused(&mut advise(&["--apply"]), 1, &["standard input is not a terminal: give --yes"]);
+    // The recording ends by itself when it has as many as are simulated.
+    let done = while_written(&file, |_| output(&mut advise(&["--apply", "--yes"])));
     assert!(done.status.success(), "{}", said(&done));
     let advice: Value = serde_json::from_slice(&done.stdout).expect("JSON");
     let best = &advice["disks"][0]["advice"]["write_back"]["best"];
@@ -350,8 +365,8 @@ fn small_files_that_are_read_at_random_belong_on_flash_and_a_rule_for_them_is_ap
     support::run("sync", ["-f".as_ref(), disk.path().as_os_str()]);
     let pool = Pool::builder().branch("hdd", disk.path()).branch("ssd", flash.path()).default(&["hdd"]).mount();
     let mut command = pool.command();
-    command.args(["advise", "--json", "--for", "4s", "--apply", "--yes", "--pool"]).arg(pool.mount_point()).args(QUICK);
-    let stop = AtomicBool::new(false);
+    command.args(["advise", "--json", "--for", "1h", "--apply", "--yes", "--pool"]).arg(pool.mount_point()).args(QUICK);
+    let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
     let done = thread::scope(|scope| {
         scope.spawn(|| {
             let mut buffer = vec![0_u8; (16 << 10) + 4096];
@@ -362,10 +377,11 @@ fn small_files_that_are_read_at_random_belong_on_flash_and_a_rule_for_them_is_ap
                 let path = disk.join(format!("small{number}"));
                 let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(path).expect("the file");
                 file.read_exact_at(&mut buffer[start..start + (16 << 10)], 16 << 10).expect("a read");
+                made.fetch_add(1, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        let done = output(&mut command);
+        let done = recorded(&mut command, || wait_for_more(&made, 500));
         stop.store(true, Ordering::Relaxed);
         done
     });

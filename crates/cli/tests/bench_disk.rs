@@ -72,7 +72,7 @@ fn a_device_without_platters_is_measured_by_latency_and_keeps_its_data() {
     let profile = folder.path().join("disk.toml");
     let output = bench(device.path(), &["--time", "20s", "--output", profile.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stdout).contains("no rotation was found"), "what it found is shown");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("no rotation found"), "what it found is shown");
     assert!(said(&output).contains("only a disk that turns has a profile"), "{}", said(&output));
     assert!(!profile.exists());
 }
@@ -115,8 +115,8 @@ fn what_is_no_disk_is_refused_before_anything_is_measured() {
     let image = image(folder.path(), 16 * MIB);
     let same = image.to_str().unwrap();
     assert!(refused(&image, &["--output", same]).contains("this is the disk"));
-    assert!(refused(&image, &["--output", "/dev/null"]).contains("this is no file"));
-    assert!(refused(&image, &["--output", "/no/such/disk.toml"]).contains("there is no directory"));
+    assert!(refused(&image, &["--output", "/dev/null"]).contains("not a regular file"));
+    assert!(refused(&image, &["--output", "/no/such/disk.toml"]).contains("does not exist (create it first)"));
     let device = Looped::on(&image);
     let command = || bench(device.path(), &[]);
     let output = as_nobody(command);
@@ -141,7 +141,7 @@ impl BlockDevice for Damaged {
     }
 }
 
-/// Measures a device of 64 MiB of which so many sectors cannot be read. This process holds it open.
+/// Measures a device of 64 MiB with `sectors` sectors that cannot be read. This process holds it open.
 fn with_damage<T>(sectors: u64, measure: impl FnOnce(&Path) -> T) -> T {
     require_root_and_fuse();
     let folder = temp_dir("bench");
@@ -168,5 +168,5 @@ fn sectors_that_cannot_be_read_are_passed_over_and_counted() {
 #[test]
 fn a_disk_that_fails_everywhere_is_left_alone() {
     let told = with_damage(120_000, |device| refused(device, &["--in-use", "--time", "20s"]));
-    assert!(told.contains("copy what is left"), "{told}");
+    assert!(told.contains("rescue the data"), "{told}");
 }

@@ -451,7 +451,7 @@ fn kill_walks(disks: &[Disk; 2], seed: u64, rounds: u64) {
         pool.load_rules(&all_on(target));
         let mut walk = pool.command().arg("enforce").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let dead = AtomicBool::new(false);
-        // However fast the machine is, the kill comes when so many files have arrived.
+        // However fast the machine is, the kill comes when this number of files has arrived.
         let (arrived, end) = (choices.below(FILES * 3 / 4) as usize, Instant::now() + Duration::from_secs(5));
         let target = &disks[usize::from(target == "b")];
         thread::scope(|scope| {

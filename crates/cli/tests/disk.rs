@@ -230,9 +230,9 @@ fn a_signal_waits_for_a_mounted_device_and_ends_when_it_is_free() {
     fs::create_dir(&mnt).expect("the folder can be made");
     run("mount", [device.as_ref(), mnt.as_os_str()]);
     let pid = house.signal("ram", Signal::TERM);
-    eventually("it says that it waits", || house.logs().contains("waiting until it is not"));
+    eventually("it says that it waits", || house.logs().contains("waiting until it is free"));
     let trouble = house.status("ram")["trouble"].to_string();
-    assert!(trouble.contains("a signal asked for the end") && trouble.contains(&device), "{trouble}");
+    assert!(trouble.contains("signal received") && trouble.contains(&device), "{trouble}");
     fs::write(mnt.join("file"), "still served").expect("it goes on");
     run("umount", [&mnt]);
     ends(pid);
@@ -263,7 +263,7 @@ fn what_a_killed_daemon_left_behind_is_cleared_away_by_any_name_of_its_disk() {
     let kill = || {
         let device = house.given(&["attach", config]).trim().to_owned();
         house.write("media", &bytes(7, MIB));
-        // Who uses it keeps it from going with the daemon.
+        // A user of the device keeps it from going with the daemon.
         let used = std::fs::File::open(&device).expect("root may");
         ends(house.signal("media", Signal::KILL));
         (device, used)
@@ -302,7 +302,7 @@ fn a_daemon_in_the_foreground_ends_at_a_signal_and_keeps_what_is_on_flash() {
     let daemon = house.foreground(&[config]);
     eventually("it sleeps", || house.is_served("media") && house.status("media")["power"] == "standby");
     house.write("media", &bytes(5, MIB));
-    house.refused(&["serve", config], 1, &["media is served already, by process"]);
+    house.refused(&["serve", config], 1, &["media is already served by process"]);
     house.refused(&["create", config], 1, &["media is served; detach it first"]);
     house.signal("media", Signal::INT);
     let (code, told) = daemon.ended();
@@ -391,7 +391,7 @@ fn several_disks_are_told_apart() {
     for name in ["one", "two"] {
         house.given(&["serve", "--disk", "memory:size=1MiB", "--name", name, "--daemon"]);
     }
-    house.refused(&["detach"], 1, &["2 disks are served; say which: one, two"]);
+    house.refused(&["detach"], 1, &["2 disks are served; name one: one, two"]);
     house.refused(&["status", "three"], 1, &["\"three\" is not a served disk", "served: one, two"]);
     let all = house.json(&["status"]);
     let names: Vec<_> = all.as_array().into_iter().flatten().map(|disk| disk["name"].as_str().unwrap_or("")).collect();
@@ -430,12 +430,12 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
     fs::remove_file(house.path("media.flash")).expect("it can be removed");
     house.refused(&["create", config, "--force"], 1, &refused);
     fs::write(house.path("media.flash"), flash).expect("it can be written");
-    // Nor of one that was written to meanwhile; what its message says to do works.
+    // No new pair is made of one that was written to meanwhile either; what its message says to do works.
     let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
     disk.write_all_at(&[7; 512], 0).expect("it can be written");
     house.refused(&["check", config], 1, &["was written to without", "`umbrella disk detach --forget-flash`"]);
     house.refused(&["create", config, "--force"], 1, &refused);
-    // Nor is its flash taken for a disk.
+    // Its flash is not taken for a disk either.
     let new = ["--disk", "media.flash", "--flash", "file:path=new,size=16MiB"];
     let is_flash = ["media.flash is the flash of the hybrid disk"];
     house.refused(&["serve", "--disk", "media.flash", "--daemon"], 1, &is_flash);
@@ -475,7 +475,7 @@ fn what_cannot_be_served_says_why_also_from_the_background() {
         1,
         &["cannot listen on 192.0.2.1:1"],
     );
-    house.refused(&["attach", "--disk", "memory:size=1000PiB"], 1, &["there is no memory for"]);
+    house.refused(&["attach", "--disk", "memory:size=1000PiB"], 1, &["not enough memory for"]);
     house.refused(&["create", "--disk", "nowhere"], 1, &["nowhere does not exist; to make it, give its size"]);
     house.refused(&["serve"], 2, &["required"]);
     house.refused(&["serve", "--disk", "memory:size=1MiB", "--name", "a/b"], 2, &["cannot be a disk's name"]);
@@ -484,7 +484,7 @@ fn what_cannot_be_served_says_why_also_from_the_background() {
         2,
         &["known: each, full, watermark, piggyback"],
     );
-    house.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["does nothing without a flash"]);
+    house.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["needs a flash"]);
     assert_eq!(house.given(&["status"]), "no disk is served\n");
 }
 

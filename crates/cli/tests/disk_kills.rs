@@ -1,6 +1,6 @@
-//! The daemon of a hybrid disk is killed again and again while clients write and verify: our own over NBD, and fio on
-//! the loop device (its NBD engine spins for ever when its server dies). What was acknowledged is there afterwards: a
-//! kill loses nothing, flushed or not.
+//! The daemon of a hybrid disk is killed again and again while clients write and verify. The clients are our own over
+//! NBD, and fio on the loop device (fio's NBD engine spins for ever when its server dies). Acknowledged data is there
+//! afterwards: a kill loses nothing, flushed or not.
 //!
 //! `UMBRELLA_CRASH_ROUNDS` says how often (default 12), `UMBRELLA_CRASH_SEED` repeats a run.
 

@@ -1,5 +1,5 @@
-//! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them: figures that repeat,
-//! errors that say what to do next, and results that no Ctrl-C and no full disk takes away.
+//! `umbrella lab run`, `compare`, `list` and `paper` as a new user and a careless one call them. Figures repeat, errors
+//! say what to do next, and no Ctrl-C and no full disk takes results away.
 
 #[path = "support/program.rs"]
 mod program;
@@ -82,7 +82,7 @@ fn a_wrong_name_is_told_with_the_known_ones() {
         ("nope", "there is no workload \"nope\" (known: seq-write"),
         ("rnd-write:fil=1", "rnd-write has no parameter \"fil\" (did you mean \"file\"?) (known: io, file, duration)"),
         ("rdn-write", "there is no workload \"rdn-write\" (did you mean \"rnd-write\"?)"),
-        ("rnd-write:io=0", "\"0\" is no value of io (it is a size from 1 B"),
+        ("rnd-write:io=0", "\"0\" is not valid for io (give a size from 1 B"),
     ] {
         refused(lab("run").args(["--workload", spec]), 1, &[message]);
     }
@@ -102,10 +102,10 @@ fn wrong_usage_ends_with_2() {
         (&["--workload", "rnd-write", "--memory", "much"], "write for example"),
         (&["--workload", "rnd-write", "--seed", "18446744073709551616"], "a whole number from 0 to"),
         (&["--workload", "rnd-write", "--threads", "0"], "a whole number from 1 to 1024"),
-        (&["--workload", "rnd-write", "--background", "10%"], "percent (without %) from 1 to 100 is wanted"),
-        (&["--workload", "rnd-write", "--read-ahead", "128KiB"], "pages of 4 KiB from 0 to 65536 is wanted"),
-        (&["--workload", "rnd-write", "--seed", "abc"], "a whole number from 0 to 18446744073709551615 is wanted"),
-        (&["--workload", "rnd-write", "--depth", "many"], "a whole number from 1 to 65536 is wanted"),
+        (&["--workload", "rnd-write", "--background", "10%"], "percent (without %) from 1 to 100"),
+        (&["--workload", "rnd-write", "--read-ahead", "128KiB"], "pages of 4 KiB from 0 to 65536"),
+        (&["--workload", "rnd-write", "--seed", "abc"], "give a whole number from 0 to 18446744073709551615"),
+        (&["--workload", "rnd-write", "--depth", "many"], "a whole number from 1 to 65536"),
         (&["--workload", "rnd-write", "--sweep", "zone"], "for example zone=2MiB,4MiB,8MiB"),
         (&["--workload", "rnd-write", "--depth", "4"], "cannot be used with"),
         (&["--trace", "x", "--staging"], "cannot be used with"),
@@ -123,7 +123,7 @@ fn more_runs_than_a_table_shows_are_refused_with_what_to_do() {
     let (seeds, pages) = (format!("seed={}", values(101)), format!("read-ahead={}", values(100)));
     let mut compare = lab("compare");
     compare.args(["--workload", "rnd-write", "--policy", "file", "--sweep", &seeds, "--sweep", &pages]);
-    refused(&mut compare, 1, &["more than 10000 runs", "--csv or --json takes up to 1000000", "umbrella lab sweep"]);
+    refused(&mut compare, 1, &["more than 10000 runs", "on a cluster (up to 1000000)", "umbrella lab sweep"]);
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn what_is_no_trace_is_told_once_and_by_name() {
         (path("missing"), "missing: No such file"),
         (path("empty"), "empty: the trace is empty"),
         (path("garbage"), "garbage: not a trace in a known format"),
-        (path("pipe"), "pipe can be read only once, and each run reads the trace anew: save it to a file first"),
+        (path("pipe"), "pipe can be read only once, and each run reads the trace again: save it to a file first"),
         (folder.path().to_owned(), "is a directory, not a trace"),
         (PathBuf::from("-"), "standard input can be read only once"),
     ] {
@@ -266,10 +266,14 @@ fn a_paper_names_a_trace_that_cannot_be_used_once_and_as_it_was_given() {
 fn a_trace_without_requests_is_refused() {
     for lines in [vec![], vec!["0,d,D,0,4096,".to_owned(), "5,d,D,4096,4096,".to_owned()]] {
         let (_folder, path) = trace("no.csv", lines);
-        refused(lab("run").arg("--trace").arg(path), 1, &["no.csv: nothing to replay"]);
+        refused(lab("run").arg("--trace").arg(path), 1, &["no.csv: no reads or writes to replay"]);
     }
     let (_folder, path) = usual_trace();
-    refused(lab("run").arg("--trace").arg(path).args(["--device", "2"]), 1, &["no device 2, only 2 (from 0)"]);
+    refused(
+        lab("run").arg("--trace").arg(path).args(["--device", "2"]),
+        1,
+        &["no device 2: it has 2 (numbered from 0)"],
+    );
 }
 
 #[test]
@@ -330,7 +334,7 @@ fn addresses_beyond_the_disk_are_refused_or_wrapped() {
     refused(
         &mut run(),
         1,
-        &["reaches to 15987.2 PiB, beyond the end of cheetah_10k7", "no --disk is so large: --fit wrap"],
+        &["reaches to 15987.2 PiB, beyond the end of cheetah_10k7", "no --disk is large enough: use --fit wrap"],
     );
     let wrapped = json(run().args(["--fit", "wrap"]));
     assert_eq!(wrapped[0]["bytes_requested_write"], 4096 + (1 << 20));
@@ -577,10 +581,10 @@ fn the_line_above_one_run_says_what_differs_from_the_defaults() {
 fn one_run_that_hardly_asked_its_policy_says_so() {
     let (_folder, path) = usual_trace();
     let run = given(lab("run").arg("--trace").arg(path));
-    assert!(run.contains("the policies were hardly asked: give less --memory"), "{run}");
+    assert!(run.contains("the policies chose hardly any pages. Give less --memory"), "{run}");
     let (_folder, path) = trace("reads.csv", ["0,d,R,0,4096,".to_owned()]);
     let reads = given(lab("run").arg("--trace").arg(path));
-    assert!(reads.ends_with("Nothing was written, so no policy was asked.\n"), "{reads}");
+    assert!(reads.ends_with("Nothing was written, so the policies chose nothing.\n"), "{reads}");
 }
 
 #[test]
@@ -593,11 +597,11 @@ fn a_comparison_that_hardly_asked_the_policies_says_so() {
     let page = path.with_file_name("page.html");
     let same = ["--policy", "file,zone", "--memory", "512MiB", "--html"];
     given(lab("compare").arg("--trace").arg(&path).args(same).arg(&page));
-    assert!(fs::read_to_string(page).expect("a page").contains("the policies were hardly asked"));
+    assert!(fs::read_to_string(page).expect("a page").contains("the policies chose hardly any pages"));
     let last = much.lines().last().expect("a line");
-    assert!(last.contains("the policies were hardly asked") && last.contains("give less --memory"), "{much}");
+    assert!(last.contains("the policies chose hardly any pages") && last.contains("Give less --memory"), "{much}");
     let little = compare("4MiB");
-    assert!(!little.contains("hardly asked"), "{little}");
+    assert!(!little.contains("hardly any pages"), "{little}");
 }
 
 /// The fields of a line of CSV without line ends in its fields.
@@ -702,9 +706,13 @@ fn a_page_that_cannot_be_written_is_told_before_anything_runs() {
         run.arg("--trace").arg(&path).arg("--html").arg(page);
         run
     };
-    refused(&mut run(Path::new("/nonexistent/x.html")), 1, &["there is no directory /nonexistent (make it first)"]);
-    refused(&mut run(folder.path()), 1, &["this is no file (give the name of the page"]);
-    refused(&mut run(Path::new("/dev/null")), 1, &["this is no file"]);
+    refused(
+        &mut run(Path::new("/nonexistent/x.html")),
+        1,
+        &["the directory /nonexistent does not exist (create it first)"],
+    );
+    refused(&mut run(folder.path()), 1, &["not a regular file (give the name of the page"]);
+    refused(&mut run(Path::new("/dev/null")), 1, &["not a regular file"]);
     let before = fs::read(&path).expect("a trace");
     refused(&mut run(&path), 1, &["this is the trace"]);
     assert_eq!(fs::read(&path).expect("a trace"), before);
@@ -724,7 +732,7 @@ fn a_page_on_a_read_only_file_system_is_told_before_anything_runs() {
     let page = folder.path().join("x.html");
     let args = ["run", "--workload", "rnd-write:duration=1000h", "--html", page.to_str().expect("text")];
     let done = with_empty(folder.path().to_str().expect("text"), &args);
-    assert!(!done.status.success() && said(&done).contains("nothing can be written there"), "{}", said(&done));
+    assert!(!done.status.success() && said(&done).contains("cannot write there"), "{}", said(&done));
 }
 
 #[test]
@@ -732,7 +740,7 @@ fn that_a_load_is_made_up_is_told() {
     let args = ["compare", "--workload", "dbench:duration=10ms", "--policy", "file,cscan", "--scale", "0.1"];
     let done = with_empty("/usr/share/dbench", &args);
     assert!(done.status.success(), "{}", said(&done));
-    assert_eq!(said(&done).matches("client.txt is missing, so that a made-up load").count(), 1, "{}", said(&done));
+    assert_eq!(said(&done).matches("client.txt is missing, so a synthetic load").count(), 1, "{}", said(&done));
 }
 
 #[test]
@@ -768,7 +776,7 @@ fn a_page_replaces_the_one_before_and_leaves_nothing_else() {
 #[test]
 fn a_scale_at_which_little_can_be_ordered_is_warned_of() {
     let warned = said(&output(lab("compare").args(SMALL)));
-    assert!(warned.contains("at scale 0.002 policies are asked for 3 pages at a time instead of 1024"), "{warned}");
+    assert!(warned.contains("at scale 0.002 policies choose 3 pages at a time instead of 1024"), "{warned}");
     assert_eq!(warned.lines().count(), 1, "once for all runs: {warned}");
 }
 
@@ -847,8 +855,8 @@ fn takes(child: &Child, signal: i32) {
     panic!("the program never caught signal {signal}");
 }
 
-/// Waits until the program has worked for so long: what it has done by then does not depend on what else the machine
-/// does.
+/// Waits until the program has used this much processor time. What it has done by then does not depend on what else the
+/// machine does.
 fn works_for(child: &Child, time: Duration) {
     let ticks_a_second = rustix::param::clock_ticks_per_second();
     let until = Instant::now() + Duration::from_secs(300);
@@ -1181,7 +1189,11 @@ fn each_disk_of_a_trace_is_a_log_of_its_own_where_that_is_asked_for() {
     let inputs: Vec<&Value> = runs.iter().map(|run| &run["input"]).collect();
     assert_eq!(inputs, ["mine disk 0", "mine disk 0", "mine disk 1", "mine disk 1"]);
     let (_folder, dense) = trace("full.csv", writes(|i| i * 7919 % 8192));
-    refused(&mut of_disks(&dense), 1, &["left out: full disk 0", "what the trace touches alone fills more of it"]);
+    refused(
+        &mut of_disks(&dense),
+        1,
+        &["left out: full disk 0", "the blocks that the trace touches already fill more of it"],
+    );
     refused(lab("log").args(["--disks", "--zipf", "1"]), 2, &["--trace"]);
 }
 

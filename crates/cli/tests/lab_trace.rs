@@ -173,7 +173,7 @@ fn a_trace_whose_format_is_not_certain_is_refused_until_somebody_says_which_it_i
     fs::write(&file, "0,0,W,0,512,4096\n").unwrap();
     let output = run(trace().arg("info").arg(&file));
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("may be csv or systor (say which it is with --format)"), "{}", said(&output));
+    assert!(said(&output).contains("may be csv or systor (name the format with --format)"), "{}", said(&output));
     for (format, written) in [("csv", "512 B"), ("systor", "4 KiB")] {
         let output = run(trace().arg("info").arg(&file).args(["--format", format]));
         let text = String::from_utf8_lossy(&output.stdout);
@@ -359,7 +359,7 @@ fn a_part_that_cannot_be_is_refused_and_nothing_is_written() {
     fs::write(&input, "0,sda,W,0,512,\n1,sdb,W,0,4096,\n").unwrap();
     let refused: [(&[&str], &str); 3] = [
         (&["--from", "3h", "--until", "2h"], "--until must be later than --from"),
-        (&["--device", "7"], "there is no device 7 in it, only 2"),
+        (&["--device", "7"], "no device 7: it has 2"),
         (&["--to", "blkparse"], "can be written: csv, msr, spc, fio2, fio3, vscsi"),
     ];
     for (args, message) in refused {
@@ -439,7 +439,7 @@ impl Drop for LoopDisk {
 struct Recorder(Child);
 
 impl Recorder {
-    /// One that may end by itself before it is looked at.
+    /// A recorder that may end by itself before the test looks at it.
     fn spawn(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
         let child = bench_record()
             .arg(&disk.device)

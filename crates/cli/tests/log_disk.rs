@@ -131,7 +131,7 @@ fn a_store_on_an_emulated_disk_in_memory_is_new_at_each_start() {
         "slow",
         "[disk]\nkind = \"emulated\"\nprofile = \"modern\"\nsize = \"128MiB\"\nspeed = 1000\n[log]\nscheme = \"r_lfs:regions=1\"\n",
     );
-    house.refused(&["create", &config], 1, &["in memory nothing lasts"]);
+    house.refused(&["create", &config], 1, &["in memory and would be lost"]);
     for _ in 0..2 {
         house.given(&["serve", &config, "--daemon"]);
         let data = bytes(1, MIB);

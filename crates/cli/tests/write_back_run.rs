@@ -33,7 +33,7 @@ fn refusal(mut command: Command) -> String {
     said(&output)
 }
 
-/// Whether this kernel can do it. One that cannot must have been told of clearly.
+/// Whether this kernel can do it. If it cannot, the program must have said so clearly.
 fn possible() -> bool {
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     let output = flusher(&disk, run_dir.path(), &["--for", "1ms"]).output().expect("the program starts");
@@ -242,7 +242,7 @@ fn what_cannot_be_written_back_in_order_is_refused_with_the_reason() {
         (&["--policy", "nonsense"][..], "stow, sweep\n"),
         (&["--policy", "clairvoyant"], "future"),
         (&["--limit", "1KiB"], "too low"),
-        (&["--limit", "2MiB", "--background", "3MiB"], "begin at 3 MiB, which is not below the limit of 2 MiB"),
+        (&["--limit", "2MiB", "--background", "3MiB"], "begin at 3 MiB, but must begin below the limit of 2 MiB"),
     ] {
         let text = refusal(flusher(&disk, run_dir.path(), args));
         assert!(text.contains(reason), "{args:?}: {text}");

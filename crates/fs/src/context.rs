@@ -22,7 +22,7 @@ use crate::node::{NodeId, PassthroughToken};
 use crate::spec::{FixedSpec, OnBranchError, PoolSpec};
 use crate::warning::{Warning, WarningSubject};
 
-/// What the pool asks of the kernel's side of the mount. Never called with a lock held, but for `register`,
+/// Requests of the pool to the kernel's side of the mount. Never called with a lock held, except `register`,
 /// `drop_attributes` and `drop_names`, which wait for nobody.
 pub trait Kernel: Send + Sync {
     /// Forget the attributes and ACLs of one node. Waits for nothing.
@@ -39,7 +39,7 @@ pub trait Kernel: Send + Sync {
     fn is_mounted(&self) -> bool;
     /// How requests come.
     fn transport(&self) -> TransportStatus;
-    /// So many threads stay for requests from `/dev/fuse`.
+    /// Sets the number of threads that stay for requests from `/dev/fuse`.
     fn keep_threads(&self, threads: usize);
     /// Why requests may wait in the kernel, if they may, and what to do about it.
     fn shortage(&self) -> Option<String>;
@@ -57,9 +57,9 @@ pub(crate) struct Context {
     /// The mount.
     pub(crate) mounted_as: OnceLock<MountId>,
     pub(crate) stopping: AtomicBool,
-    /// Can be read from once the pool ends, for who waits for something else as well.
+    /// Readable once the pool ends, for threads that wait for something else as well.
     ends: OwnedFd,
-    /// Can be read from after a reload.
+    /// Readable after a reload.
     reloads: OwnedFd,
     /// Things a person should look at, with what to do about them.
     warnings: RankedMutex<rank::ContextWarnings, BTreeMap<WarningSubject, String>>,
@@ -107,7 +107,7 @@ impl Context {
         self.reloads.as_fd()
     }
 
-    /// Whoever waits for reloads is about to read the settings.
+    /// Called by a thread that waits for reloads, before it reads the settings.
     pub(crate) fn note_reload(&self) {
         // Nothing to read: there was none.
         let _ = rustix::io::read(&self.reloads, &mut [0_u8; 8]);
@@ -149,11 +149,11 @@ impl Context {
         }
     }
 
-    /// Keeps something for the status; the newest of a subject wins, and their number is bounded. The log has all of
-    /// them.
+    /// Keeps a warning for the status. The newest of a subject replaces the one before, and their number is bounded.
+    /// The log has all of them.
     pub(crate) fn warn(&self, subject: WarningSubject, warning: &Warning) {
         const MOST: usize = 1000;
-        // Of files that cannot move there may be many: what is said of anything else must not go under.
+        // Many files may be unable to move; their warnings must not crowd out those of other subjects.
         const MOST_OF_FILES: usize = 900;
         let text = advised(warning);
         let mut warnings = self.warnings.lock();

@@ -28,7 +28,7 @@ pub enum OpError {
     #[error("no branch that the rules allow has room")]
     NoRoom,
     /// The name belongs to Umbrella itself.
-    #[error("the name is kept for Umbrella's own files")]
+    #[error("the name is reserved for Umbrella's own files")]
     Reserved,
 }
 
@@ -59,7 +59,7 @@ impl OpError {
     fn on_path(self) -> &'static str {
         match self {
             OpError::Sys(Errno::NOENT) => " is not in the pool",
-            OpError::Sys(Errno::NOTDIR) => " is no directory",
+            OpError::Sys(Errno::NOTDIR) => " is not a directory",
             _ => "",
         }
     }
@@ -147,7 +147,7 @@ pub enum Error {
         reason: String,
     },
     /// A thread of the daemon's own.
-    #[error("thread {name:?} cannot be started: {source} ({})", Shortage::Threads)]
+    #[error("cannot start the thread {name:?}: {source} ({})", Shortage::Threads)]
     NoThread {
         /// Name of the thread.
         name: String,
@@ -165,6 +165,17 @@ pub enum Error {
     /// Not everything could be made durable.
     #[error("not everything is on disk: {0}")]
     Sync(#[source] OpError),
+    /// Branches went offline with changes that may not be on their disks.
+    #[error(
+        "{} {} went offline before {} last changes were on disk",
+        if branches.len() == 1 { "branch" } else { "branches" },
+        branches.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", "),
+        if branches.len() == 1 { "its" } else { "their" }
+    )]
+    Unsynced {
+        /// Which.
+        branches: Vec<String>,
+    },
     /// Files would be in memory only after an unmount.
     #[error("no branch has room for {files} staged files, which would stay in memory only")]
     StagedLeft {
@@ -263,7 +274,7 @@ pub enum Error {
         source: OpError,
     },
     /// Somebody stopped it.
-    #[error("branch {name:?} is no longer drained: somebody ended that; files that have moved stay where they are")]
+    #[error("the drain of branch {name:?} was ended by another command; files that have moved stay where they are")]
     DrainStopped {
         /// Name of the branch.
         name: String,
@@ -398,7 +409,7 @@ pub enum Error {
         example: String,
     },
     /// What is to take a branch's place is the branch.
-    #[error("branch {name:?}: {path:?} is still the disk that is to be replaced")]
+    #[error("branch {name:?}: {path:?} is still the old disk")]
     StillInPlace {
         /// Name of the branch.
         name: String,
@@ -458,7 +469,7 @@ pub enum Error {
     },
     /// A path that leads to nothing while branches are offline.
     #[error(
-        "{path} is not in the pool now: no branch that is online has its directory; these are offline and may hold it: {offline}"
+        "{path} is not in the pool now: no online branch has its directory; offline branches may hold it: {offline}"
     )]
     PathOffline {
         /// Pool path, lossy.

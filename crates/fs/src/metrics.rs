@@ -28,7 +28,7 @@ metrics! {
     HeatFiles = "umbrella_heat_files_count", "files whose opens are counted (gauge)";
     RelocationsBusy = "umbrella_relocations_busy_count", "moves put off because the file was open or changing";
     RelocationsFailed = "umbrella_relocations_failed_count", "moves that failed; the file stayed where it was";
-    RelocationRests = "umbrella_relocations_rests_count", "times that moves stopped reading and writing because others used the disk";
+    RelocationRests = "umbrella_relocations_rests_count", "times that moves paused because programs used the disk";
     Overflows = "umbrella_overflows_done_count", "files moved under an open writer because their branch was full";
     NoRoom = "umbrella_placements_refused_count", "writes and creations refused because no allowed branch had room";
     Creates = "umbrella_files_created_count", "files created";
@@ -46,12 +46,12 @@ metrics! {
     WriteBackErrors = "umbrella_write_back_errors_count", "write-backs that failed";
     NameWalks = "umbrella_name_walks_done_count", "walks of the tree or a part of it after names changed";
     BranchesFailing = "umbrella_branches_failing_count", "branches whose disks report errors (gauge)";
-    ReadErrors = "umbrella_branch_read_errors_count", "reads of the daemon that failed as on a failing disk, since errors were cleared";
-    WriteErrors = "umbrella_branch_write_errors_count", "writes and changes of the daemon that failed so";
-    SyncErrors = "umbrella_branch_sync_errors_count", "calls of the daemon to make something durable that failed so";
+    ReadErrors = "umbrella_branch_read_errors_count", "reads by the daemon that failed as on a failing disk, since errors were last cleared";
+    WriteErrors = "umbrella_branch_write_errors_count", "writes and changes by the daemon that failed in this way";
+    SyncErrors = "umbrella_branch_sync_errors_count", "syncs by the daemon that failed in this way";
     KernelLogErrors = "umbrella_branch_kernel_log_errors_count", "errors of branches' disks in the kernel's log";
     FileSystemErrors = "umbrella_branch_file_system_errors_count", "errors that branches' file systems counted";
-    CopiesCancelled = "umbrella_copies_cancelled_count", "copies dropped because somebody wrote to the file";
+    CopiesCancelled = "umbrella_copies_cancelled_count", "copies dropped because a program wrote to the file";
 }
 
 /// The live figures of one pool.

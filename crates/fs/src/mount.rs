@@ -20,7 +20,7 @@ use crate::warning::{Warning, WarningSubject};
 pub struct Options {
     /// Where commands come in.
     pub control_socket: PathBuf,
-    /// What is remembered of pools and branches outside of them.
+    /// Where the pool's memory of itself and its branches lies, outside of them.
     pub state_dir: PathBuf,
     /// Called once the tree can be used.
     pub ready: Box<dyn FnOnce() + Send>,
@@ -39,15 +39,19 @@ pub struct Options {
     pub first_look: Option<FirstLook>,
 }
 
-/// Looks at branches as long as it is told to go on, and says what a person should know. They come by name and open
-/// root: their paths may be hidden.
+/// Looks at branches for as long as it may, and returns a message for people. Each branch is given by its name and its
+/// open root, because its path may be hidden.
 pub type FirstLook = Box<dyn FnOnce(&[(String, OwnedFd)], &dyn Fn() -> bool) -> Option<String> + Send>;
 
 /// Mounts a pool and returns when it was unmounted.
 ///
-/// Order of the end: 1. the kernel has no more requests (unmounted); 2. staged files go to their branches; 3. the mover
-/// drops the copy under way, or finishes its commit; 4. the branches are let go; 5. the control socket: while it is
-/// there, the next mount knows whom it waits for.
+/// Order of the end:
+///
+/// 1. The kernel has no more requests (unmounted).
+/// 2. Staged files go to their branches.
+/// 3. The mover drops the copy under way, or finishes its commit.
+/// 4. The branches are let go.
+/// 5. The control socket closes. While it is there, the next mount knows what it waits for.
 pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     raise_limits();
     crate::ground::lease::ignore_signal();

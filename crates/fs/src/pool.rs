@@ -17,6 +17,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use linux_raw_sys::general::fsxattr;
 use rustix::fs::{FallocateFlags, SeekFrom, XattrFlags};
+use rustix::io::Errno;
 use umbrella_policy::placement::spec::RulesSpec;
 use umbrella_units::{BranchId, Ino};
 
@@ -26,7 +27,7 @@ use crate::area::Staged;
 use crate::branch::{Branch, Branches};
 use crate::context::Context;
 use crate::control::protocol::{Answer, EnforceSummary, Explanation, Progress, Request, Status};
-use crate::error::{Error, OpResult};
+use crate::error::{Error, OpError, OpResult};
 use crate::ground::advice::advised;
 use crate::ground::creds::Caller;
 use crate::ground::listing::{DirEntry, Listing};
@@ -89,7 +90,7 @@ impl Pool {
                 if !may_be_missing(branch) {
                     return Err(Error::of_branch(&branch.spec.name, &error));
                 }
-                tracing::warn!(branch = %branch.spec.name, error = advised(&error), "branch is missing; going on without it");
+                tracing::warn!(branch = %branch.spec.name, error = advised(&error), "branch is missing; mounting without it");
             }
         }
         let rules = ActiveRules::bind(rules, &branches)?;
@@ -173,7 +174,7 @@ impl Pool {
         self.admin.close_branches();
     }
 
-    /// Carries out what is asked over the control socket; of an unmount all but that itself.
+    /// Carries out a request over the control socket; of an unmount all but that itself.
     pub(crate) fn answer(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, Error> {
         self.admin.answer(request, tell)
     }
@@ -231,14 +232,14 @@ impl Pool {
         self.tree.forget(id, count);
     }
 
-    /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
-    /// returning false, also in the middle of a file: what was copied of it is dropped.
+    /// Walks the tree. `tell` receives each file that moves and, now and then, how far the walk is. It ends the walk by
+    /// returning false, even in the middle of a file: what was copied of that file is dropped.
     pub fn enforce(&self, walk: WalkOptions, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         self.migrate.enforce(walk, tell)
     }
 
-    /// Empties a branch: nothing new goes there, and every file moves to where else it may be. `Branch::set_draining`
-    /// stays on, over unmounts too, until that is taken back.
+    /// Empties a branch: nothing new goes there, and every file moves to another branch that may hold it.
+    /// `Branch::set_draining` stays on, over unmounts too, until that is taken back.
     pub fn drain(&self, name: &str, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<EnforceSummary, Error> {
         self.migrate.drain(name, tell)
     }
@@ -328,9 +329,11 @@ impl Pool {
         self.io.flush(handle)
     }
 
-    /// Makes everything durable.
+    /// Makes everything durable. Fails with EIO where a branch went away that may have lost changes.
     pub fn sync_all(&self) -> OpResult<()> {
-        self.io.sync_all()
+        self.io.sync_all()?;
+        let lost = self.tree.branches.names_of(Branch::may_have_lost);
+        if lost.is_empty() { Ok(()) } else { Err(OpError::Sys(Errno::IO)) }
     }
 
     /// Room in the whole tree.

@@ -21,7 +21,7 @@ pub struct PoolSpec {
     pub rules: RulesSpec,
     /// What a listing does when a branch fails.
     pub on_branch_error: OnBranchError,
-    /// What is shown of a directory whose copies differ.
+    /// How a directory whose copies differ is shown.
     #[serde(default)]
     pub directories: DirectoryRule,
     /// How long the kernel may keep names and attributes. Zero for pools whose branches are changed behind the mount's
@@ -29,7 +29,7 @@ pub struct PoolSpec {
     pub cache_timeout: Duration,
     /// Schedule and limits of the enforcer.
     pub enforce: EnforceSpec,
-    /// How often branches are asked whether they live; an answer that takes longer than `probe_timeout` takes them
+    /// How often branches are checked for being alive. A branch that takes longer than `probe_timeout` to answer goes
     /// offline.
     pub probe_interval: Duration,
     /// See `probe_interval`.
@@ -50,8 +50,8 @@ pub struct PoolSpec {
     pub access_times: AccessTimes,
 }
 
-/// More than there are processors: a request that has to wait for a disk keeps its thread, and a disk that has only a
-/// few requests at once cannot choose the nearest.
+/// More than there are processors. A request that waits for a disk keeps its thread, and a disk with only a few
+/// requests at once cannot choose the nearest.
 const LEAST_THREADS: usize = 16;
 
 impl PoolSpec {
@@ -162,7 +162,7 @@ pub struct HeatSpec {
     pub half_life: Duration,
     /// Bytes that may move in a day because of heat; `None`: no limit.
     pub max_move: Option<ByteSize>,
-    /// So many next files of a directory come along with a warm one.
+    /// Number of next files of a directory that come along with a warm one.
     pub neighbours: u32,
 }
 
@@ -190,7 +190,7 @@ pub struct BranchSpec {
     /// Whether new files come here. Those that are here are used and changed in any case.
     #[serde(default = "yes")]
     pub create: bool,
-    /// With so many inodes in use the branch is full. It has its file system for itself.
+    /// Number of inodes in use from which the branch is full. The branch has its file system for itself.
     #[serde(default)]
     pub max_files: Option<u64>,
     /// An empty read-only directory is mounted over the path while the pool uses the branch.
@@ -200,7 +200,7 @@ pub struct BranchSpec {
     pub optional: bool,
     /// The path must be a mount point; `None`: it must be one if it was one when the branch was first used.
     pub require_mount: Option<bool>,
-    /// A file that came to this branch stays at least so long before a rule moves it again.
+    /// How long at least a file that came to this branch stays before a rule moves it again.
     pub min_stay: Duration,
     /// Whether reads and writes may go to the branch past the daemon.
     pub passthrough: bool,
@@ -252,7 +252,7 @@ impl WriteBackSpec {
         WriteBackSpec { policy: policy.to_owned(), limit: None, background: None }
     }
 
-    /// What its flusher is told; an error that names what is known for a policy or parameter that is not.
+    /// Settings of its flusher. An unknown policy or parameter is an error that names the known ones.
     pub fn settings(&self) -> Result<Settings, FlusherError> {
         let limits = Limits { limit: self.limit, background: self.background };
         let settings = Settings { limits, ..Settings::parse(&self.policy)? };
@@ -270,7 +270,7 @@ pub enum ThresholdChange {
     Keep,
     /// It follows the kernel's thresholds, or the limit, as where none is configured.
     Auto,
-    /// So much.
+    /// This size.
     At(ByteSize),
 }
 
@@ -331,7 +331,7 @@ pub enum Transport {
     Dev,
 }
 
-/// What is shown of a directory whose copies differ in owner, mode or ACLs.
+/// How a directory is shown whose copies differ in owner, mode or ACLs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectoryRule {
@@ -348,7 +348,7 @@ pub struct EnforceSpec {
     /// Hours of the week in which it walks; without any, only on demand.
     #[serde(default)]
     pub window: Schedule,
-    /// At most so many bytes a second are moved; `None`: no limit.
+    /// Most bytes that are moved in a second; `None`: no limit.
     pub bandwidth: Option<ByteSize>,
 }
 

@@ -16,8 +16,7 @@ pub const NO_ROOM: &str = "no room: ";
 pub enum Warning {
     /// A file is on no branch of its list: a rename, a link, or a change of the rules or the file did that.
     #[error(
-        "{path} is on branch {on:?}, and {list} does not name that. No branch of the list can take it: they have no room, are offline, or take nothing \
-         new"
+        "{path} is on branch {on:?}, which {list} does not name. No branch of the list can take it: each is full, offline or takes no new files"
     )]
     Misplaced {
         /// The mount point.
@@ -41,7 +40,7 @@ pub enum Warning {
     },
     /// Files have moved, and their old branch does not know that for good.
     #[error(
-        "files have moved to branch {to:?}, and what they took on their old branch is not free yet: {why}; the next mount frees it"
+        "files have moved to branch {to:?}, but their space on the old branch is not free yet: {why}; the next mount frees it"
     )]
     BatchUnfinished {
         /// Where they are now.
@@ -156,7 +155,7 @@ pub enum Warning {
         why: String,
     },
     /// A change of write-back could not be made.
-    #[error("{why}; its write-back stays as it was")]
+    #[error("{why}; its write-back does not change")]
     WriteBackUnchanged {
         /// The branch and what failed.
         why: String,
@@ -168,7 +167,7 @@ pub enum Warning {
         of: String,
     },
     /// Moves that are waiting when the daemon is killed will not be looked for by the next mount.
-    #[error("files that wait for their move when the daemon is killed will wait for the next walk of all files: {why}")]
+    #[error("if the daemon is killed, files that wait for their move then wait for the next walk of all files: {why}")]
     MovesUnnoted {
         /// What failed.
         why: String,
@@ -195,7 +194,7 @@ pub enum Warning {
     },
     /// A branch holds up files that leave memory.
     #[error(
-        "branch {name:?} does not answer: a file that leaves the staging area has not arrived there for {}; {} for it in memory",
+        "branch {name:?} does not answer: for {} it has not taken a file from the staging area; {} for it in memory",
         format_duration(*waited),
         if *files == 1 { "1 file waits".to_owned() } else { format!("{files} files wait") }
     )]
@@ -209,7 +208,7 @@ pub enum Warning {
     },
     /// The daemon may soon be without descriptors.
     #[error(
-        "the file limit is low: about {used} of {limit} descriptors are in use for files and directories; when none is left, further opens \
+        "the file limit is low: about {used} of {limit} descriptors are in use for files and directories; at the limit, further opens \
          fail. Raise the daemon's hard limit (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
     )]
     FewDescriptors {

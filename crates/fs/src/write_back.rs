@@ -1,9 +1,9 @@
-//! Branches with a write-back policy: what the pool tells their flushers, and who waits for them.
+//! Branches with a write-back policy: what the pool reports to their flushers, and which callers wait for them.
 //!
 //! A flusher lives as long as its branch is online, and knows files by their inode numbers on the branch. Every change
-//! to a file's pages that passes through the daemon is told after it was made. What goes past it (passthrough, which
-//! such a branch gives to readers, and to writers that come while one reads, and changes behind the mount's back) is
-//! left to the kernel. A branch that may hang has no flusher: its calls run elsewhere.
+//! to a file's pages that passes through the daemon is reported after it was made. The kernel handles changes that
+//! bypass the daemon: passthrough, and changes behind the mount's back. Such a branch gives passthrough to readers, and
+//! to writers that come while one reads. A branch that may hang has no flusher: its calls run elsewhere.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -44,7 +44,7 @@ struct Flushers {
     chosen: RankedMutex<rank::WriteBackChosen, FxHashMap<BranchId, Option<WriteBackSpec>>>,
     /// Held while that changes: of two at once each would keep what the other replaced.
     changing: RankedMutex<rank::WriteBackChange, ()>,
-    /// Files of which a write-back failed under a flusher that is gone. Who syncs next is told.
+    /// Files whose write-back failed under a flusher that is gone. The next sync reports it.
     failed: RankedMutex<rank::WriteBackFailed, FxHashSet<(BranchId, FileId)>>,
 }
 
@@ -116,8 +116,8 @@ impl Flushers {
     }
 }
 
-/// Makes a copy to a branch, of which the flusher is told while it grows; with `CopyLocks::Nothing` it waits for room like
-/// any writer. A copy that is synced when it is made is clean then.
+/// Makes a copy to a branch, which the flusher follows while it grows. With `CopyLocks::Nothing` it waits for room like any
+/// writer. A copy that is synced when it is made is clean then.
 pub(crate) fn copy_within_limit<T>(
     flusher: Option<Arc<Flusher>>,
     holds: CopyLocks,
@@ -172,7 +172,7 @@ impl WriteBack {
             return Err(failed(format!("{} has no disk to write back to", online.fs_type)));
         }
         if online.guarded {
-            return Err(failed(format!("there is no ordered write-back on {}", online.fs_type)));
+            return Err(failed(format!("{} has no ordered write-back", online.fs_type)));
         }
         let settings = wanted.settings().map_err(|error| failed(error.to_string()))?;
         let root = rustix::io::fcntl_dupfd_cloexec(online.root(), 0).map_err(|error| failed(error.to_string()))?;
@@ -356,14 +356,14 @@ impl WriteBack {
         Ok(())
     }
 
-    /// What a branch's write-back was told to be.
+    /// The write-back that a branch is to have: what was chosen since the mount, else what the configuration says.
     pub(crate) fn wanted_write_back(&self, name: &str) -> Result<Option<WriteBackSpec>, Error> {
         let branch = self.branches.named(name)?;
         let chosen = self.flushers.chosen.lock().get(&branch.id).cloned();
         Ok(chosen.unwrap_or_else(|| branch.settings().write_back.clone()))
     }
 
-    /// Records what a branch's policy sees and decides, into a new file of at most so many bytes; without a file, the
+    /// Records what a branch's policy sees and decides, into a new file of at most `most` bytes. Without a file, the
     /// record ends.
     pub(crate) fn record_write_back(&self, name: &str, file: Option<&Path>, most: ByteSize) -> Result<(), Error> {
         let branch = self.branches.named(name)?;
@@ -400,10 +400,11 @@ impl WriteBack {
     pub(crate) fn sync_those(&self, which: impl Fn(&Branch) -> bool) -> OpResult<()> {
         let sync = |branch: &Branch| {
             let Some(online) = branch.online() else { return Ok(()) };
-            let root = Arc::clone(&online.root);
-            self.syncing_all(branch.id, || {
+            let (root, taken) = (Arc::clone(&online.root), online.unsynced.take());
+            let synced = self.syncing_all(branch.id, || {
                 Ok(branch.noted(ErrorSource::Sync, branch.io(move |_| rustix::fs::syncfs(&*root)))?)
-            })
+            });
+            synced.inspect_err(|_| online.unsynced.give_back(taken))
         };
         let branches = self.branches.list.load();
         std::thread::scope(|scope| {

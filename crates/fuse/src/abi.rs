@@ -1,9 +1,9 @@
 //! What travels between the kernel and a file system: structs and numbers of the FUSE protocol 7.45.
 //!
-//! Written from the public description of the interface (`linux/fuse.h`). Names are those that it has, so that a test
-//! can hold each struct against the installed header: `InHeader` is `fuse_in_header` there, unless it is said
-//! otherwise. Kernels from 5.6 on (7.31) speak it; what a kernel does not know it does not send, and what a file system
-//! may use is settled by the flags of INIT.
+//! Written from the public description of the interface (`linux/fuse.h`). Names are those of that header, so that a
+//! test can hold each struct against the installed one: `InHeader` is `fuse_in_header` there, unless a comment says
+//! otherwise. Kernels from 5.6 on (7.31) speak it. A kernel does not send what it does not know, and the flags of INIT
+//! settle what a file system may use.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -82,7 +82,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Says that nobody has the name, for so long. The error ENOENT says it for this once.
+    /// Says that nobody has the name, for this time. The error ENOENT says it for this once.
     pub fn negative(entry_ttl: Duration) -> Entry {
         let mut attributes = Attributes::new(InodeNumber(0), FileType::RegularFile, 0);
         attributes.nlink = 0;
@@ -182,7 +182,7 @@ impl Opened {
         Opened { handle, flags: flags - OpenFlags::PASSTHROUGH, backing: 0 }
     }
 
-    /// Reads and writes go to the backing file. Keep it until the handle is released: the kernel needs it so long.
+    /// Reads and writes go to the backing file. Keep it until the handle is released: the kernel needs it until then.
     pub fn passthrough(handle: FileHandle, flags: OpenFlags, backing: &BackingFile) -> Opened {
         Opened { handle, flags: flags | OpenFlags::PASSTHROUGH, backing: backing.raw() }
     }
@@ -215,11 +215,11 @@ pub enum Data {}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Xattr {}
 
-/// So many bytes were written.
+/// Number of bytes that were written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written(pub u32);
 
-/// So many bytes were copied, no more than were asked for.
+/// Number of bytes that were copied, at most the number that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied(pub u64);
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::device::Device;
 use crate::sys;
 
-/// A file that the kernel was told of, to read and write it without asking. Dropping it ends that. A file that is open
-/// keeps it, but one that is being opened does not: keep it until the handle is released.
+/// A file that is registered with the kernel, which then reads and writes it without asking. Dropping it ends that. A
+/// file that is open keeps it, but one that is being opened does not: keep it until the handle is released.
 #[derive(Debug)]
 pub struct BackingFile {
     id: i32,

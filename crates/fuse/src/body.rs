@@ -13,8 +13,8 @@ pub(crate) type Parsed<T> = Result<T, Malformed>;
 
 /// The rest of a request, taken piece by piece.
 ///
-/// `/dev/fuse` hands the struct of the operation and what follows it over as one. io_uring has a place of its own for
-/// the struct, of fixed size, and the payload elsewhere.
+/// `/dev/fuse` hands over the struct of the operation and what follows it as one. With io_uring the struct has a place
+/// of its own, of fixed size, and the payload lies elsewhere.
 #[derive(Debug, Clone)]
 pub(crate) struct Body<'a> {
     /// The place of the operation's struct, until it was taken.
@@ -50,7 +50,7 @@ impl<'a> Body<'a> {
         self.apart = None;
     }
 
-    /// So many bytes of the payload.
+    /// The next `length` bytes of the payload.
     pub(crate) fn bytes(&mut self, length: usize) -> Parsed<&'a [u8]> {
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or(Malformed)?;
         self.rest = rest;
@@ -75,12 +75,12 @@ impl<'a> Body<'a> {
         Ok(name)
     }
 
-    /// The names so far, for whoever observes requests.
+    /// The names so far, for observers of requests.
     pub(crate) fn names(&self) -> [Option<&'a OsStr>; 2] {
         self.names
     }
 
-    /// So many bytes at the end of the payload.
+    /// The last `length` bytes of the payload.
     pub(crate) fn last(&mut self, length: usize) -> Parsed<&'a [u8]> {
         let before = self.rest.len().checked_sub(length).ok_or(Malformed)?;
         let (rest, last) = self.rest.split_at_checked(before).ok_or(Malformed)?;

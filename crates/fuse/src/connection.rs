@@ -126,7 +126,7 @@ impl Agreed {
         (self.max_write as usize).next_multiple_of(page_size()).max(abi::MIN_READ_BUFFER)
     }
 
-    /// Answers INIT. From here on requests come; with rings of so many entries a queue, when those are ready.
+    /// Answers INIT. From here on requests come; with rings of `entries` entries a queue, when those are ready.
     pub(crate) fn answer(&self, device: &Device, entries: Option<usize>) -> io::Result<()> {
         let mut flags = self.agreement.flags | (InitFlags::INIT_EXT | InitFlags::MAX_PAGES) & self.offer.flags;
         let Agreement { mut max_background, mut congestion_threshold, .. } = self.agreement;

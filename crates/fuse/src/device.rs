@@ -44,7 +44,7 @@ pub(crate) struct Device {
 /// What a read brought.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Incoming {
-    /// A request of so many bytes.
+    /// A request, with its number of bytes.
     Request(usize),
     /// Nothing this time.
     Again,
@@ -153,7 +153,7 @@ impl Channel for Device {
         // Nobody waits any more: interrupted, or the mount is gone.
         let nobody = [libc::ENOENT, libc::ENODEV, libc::ENOTCONN, libc::ECONNABORTED];
         if !error.raw_os_error().is_some_and(|number| nobody.contains(&number)) {
-            tracing::warn!(id = id.0, %error, "the kernel refused an answer");
+            tracing::warn!(id = id.0, %error, "the kernel refused a reply");
             let _ = self.write(id.0, -Errno::EIO.raw(), &[]);
         }
     }

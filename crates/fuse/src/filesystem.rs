@@ -22,12 +22,12 @@ use crate::request;
 use crate::transport::poke;
 use crate::types::{Errno, Lock, NodeId, RequestId};
 
-/// Who asks.
+/// The caller of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// Which request.
+    /// The request.
     pub id: RequestId,
-    /// User; `u32::MAX` on a mapped mount, but for requests that create.
+    /// User; `u32::MAX` on a mapped mount, except for requests that create.
     pub uid: u32,
     /// Group, likewise.
     pub gid: u32,
@@ -39,7 +39,7 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Whether who asks does not want to wait any longer. Answer with EINTR, if nothing was done yet.
+    /// Whether the caller does not want to wait any longer. Answer with EINTR, if nothing was done yet.
     ///
     /// To miss no interruption, first make the wait known to [`Filesystem::interrupt`], then ask this, then wait.
     pub fn is_interrupted(&self) -> bool {
@@ -146,7 +146,7 @@ impl<F: Filesystem> Serve for Server<F> {
     fn thread_starts(&self) {
         let Some(start) = &self.thread_start else { return };
         if catch_unwind(AssertUnwindSafe(|| start())).is_err() {
-            tracing::error!("what a thread does first panicked; it serves all the same");
+            tracing::error!("the start hook of a request thread panicked; the thread serves requests all the same");
         }
     }
 
@@ -163,7 +163,7 @@ impl<F: Filesystem> Serve for Server<F> {
         let id = RequestId(header.unique);
         let pending = Pending { id, to: channel, observed };
         let Ok(operation) = parsed else {
-            tracing::warn!(operation = name, id = header.unique, "the kernel sent a request whose sizes do not fit");
+            tracing::warn!(operation = name, id = header.unique, "the kernel sent a request with inconsistent sizes");
             if !operation::is_one_way(header.opcode) {
                 Reply::<()>::new(pending).error(Errno::EIO);
             }
@@ -179,7 +179,7 @@ impl<F: Filesystem> Serve for Server<F> {
         };
         // The reply is dropped on the way out of a panic, and answers EIO.
         if catch_unwind(AssertUnwindSafe(|| self.carry_out(&context, operation, pending))).is_err() {
-            tracing::error!(operation = name, id = header.unique, "a handler panicked; its request is answered EIO");
+            tracing::error!(operation = name, id = header.unique, "a handler panicked; its request fails with EIO");
         }
     }
 }

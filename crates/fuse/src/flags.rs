@@ -52,7 +52,7 @@ bitflags! {
         const EXPLICIT_INVAL_DATA = 1 << 25;
         /// Directories can be mounts of their own.
         const SUBMOUNTS = 1 << 27;
-        /// The file system drops set-id bits when it is told to.
+        /// The file system drops set-id bits when a request says so.
         const HANDLE_KILLPRIV_V2 = 1 << 28;
         /// SETXATTR has a word of flags more.
         const SETXATTR_EXT = 1 << 29;

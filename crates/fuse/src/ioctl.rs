@@ -29,7 +29,7 @@ pub struct FsXattr {
     pub padding: [u8; 8],
 }
 
-/// What is asked. The answers are [`IoctlAnswer::flags`](crate::IoctlAnswer::flags),
+/// A request for file flags. The answers are [`IoctlAnswer::flags`](crate::IoctlAnswer::flags),
 /// [`IoctlAnswer::fs_xattr`](crate::IoctlAnswer::fs_xattr), and an empty one for the two that set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileIoctl {

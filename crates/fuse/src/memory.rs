@@ -20,7 +20,7 @@ pub struct RingMemory {
 }
 
 impl RingMemory {
-    /// Makes the file at least so long.
+    /// Makes the file at least `length` bytes long.
     pub(crate) fn reserve(&self, length: usize) -> io::Result<()> {
         let length = length as u64;
         if self.file.metadata()?.len() < length { self.file.set_len(length) } else { Ok(()) }
@@ -55,7 +55,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// At least so many bytes.
+    /// At least `length` bytes.
     pub(crate) fn new(length: usize) -> io::Result<Pages> {
         let length = length.max(1).next_multiple_of(page_size());
         // SAFETY: a new mapping at a place of the kernel's choice touches no other memory.

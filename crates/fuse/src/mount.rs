@@ -216,13 +216,14 @@ impl Unmounter {
         }
     }
 
-    /// Takes a mount that answers nobody any more out of the tree, and ends its connection: who waits gets an error.
+    /// Takes a mount that answers nobody any more out of the tree, and ends its connection: waiting callers get an
+    /// error.
     pub(crate) fn clear(&self) {
         clear(&self.at, self.mount);
         if self.device.is_connected()
             && let Some(Err(error)) = self.connection.map(abort)
         {
-            tracing::warn!(%error, at = %self.at.display(), "the connection cannot be ended: callers may wait until this process ends");
+            tracing::warn!(%error, at = %self.at.display(), "cannot end the connection: programs may wait until this process ends");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Notifications: messages to the kernel that answer no request.
 //!
-//! Most take locks of the kernel that a request may hold until it is answered: call them from a thread that answers
+//! Most take locks of the kernel that a request may hold until it is answered. Call them from a thread that answers
 //! nothing, or for a node that no request is about. [`Notifier::inc_epoch`] and [`Notifier::resend`] take none.
 
 use std::ffi::OsStr;

@@ -16,7 +16,7 @@ use crate::answer::{self, Answer, Data, Xattr};
 use crate::channel::Channel;
 use crate::types::{Errno, NodeId, RequestId};
 
-/// A request that was answered, for whoever traces requests.
+/// A request that was answered, for tracers of requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Finished<'a> {
     /// Which.
@@ -140,8 +140,8 @@ impl Reply<Data> {
         }
     }
 
-    /// Answers with what is written into a buffer of at most `size` bytes, which begins at a page: over io_uring it is
-    /// the memory that the kernel takes the data from. What is in it before has no meaning.
+    /// Answers with what is written into a buffer of at most `size` bytes, which begins at a page. Over io_uring the
+    /// kernel takes the data directly from this memory. Its earlier contents have no meaning.
     pub fn fill(mut self, size: usize, write: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) {
         let Some(pending) = &self.pending else { return };
         let (mut write, mut failed) = (Some(write), None);
@@ -174,7 +174,7 @@ impl Reply<Xattr> {
 impl<A> Drop for Reply<A> {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            tracing::debug!(id = pending.id.0, "a request was not answered: EIO");
+            tracing::debug!(id = pending.id.0, "a handler left a request unanswered; it fails with EIO");
             pending.send(Err(Errno::EIO));
         }
     }

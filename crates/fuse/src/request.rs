@@ -285,7 +285,7 @@ requests! {
     struct GetLock {
         node: NodeId,
         handle: FileHandle,
-        /// Who wants the lock.
+        /// Which owner wants the lock.
         owner: LockOwner,
         /// Lock wanted.
         lock: Lock,
@@ -296,7 +296,7 @@ requests! {
     struct SetLock {
         node: NodeId,
         handle: FileHandle,
-        /// Who wants the lock.
+        /// Which owner wants the lock.
         owner: LockOwner,
         /// Lock wanted.
         lock: Lock,

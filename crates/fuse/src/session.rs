@@ -65,7 +65,7 @@ impl Default for Config {
 
 /// A file system that is mounted and about to be served.
 ///
-/// Dropping it without serving takes the mount away and ends the connection: who waits gets an error.
+/// Dropping it without serving takes the mount away and ends the connection: waiting callers get an error.
 pub struct Session<F: Filesystem> {
     served: Served<F>,
     device: Arc<Device>,
@@ -83,9 +83,13 @@ struct Served<F> {
 impl<F: Filesystem> Session<F> {
     /// Mounts a file system on a directory. Requests wait until [`Session::run`].
     ///
-    /// Steps: 1. a mount that nobody sees; 2. INIT, with rings and threads made before its answer; 3. rings registered,
-    /// or the connection given back to `/dev/fuse`; 4. with rings, a file of the kernel's that they need, looked up by
-    /// a child process for a moment; 5. the mount put into place.
+    /// Steps:
+    ///
+    /// 1. Make a mount that nobody sees.
+    /// 2. Receive INIT; make rings and threads before answering it.
+    /// 3. Register the rings, or give the connection back to `/dev/fuse`.
+    /// 4. With rings, a child process looks up for a moment a file of the kernel's that they need.
+    /// 5. Put the mount into place.
     pub fn mount(filesystem: F, at: &Path, spec: &MountSpec, config: Config) -> io::Result<Session<F>> {
         let at = std::path::absolute(at)?;
         warn_of_request_timeout();

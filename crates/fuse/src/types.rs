@@ -31,7 +31,7 @@ ids! {
     InodeNumber
     /// What the file system calls an open file by.
     FileHandle
-    /// Who holds a lock: the same number for the same owner.
+    /// The owner of a lock: the same number for the same owner.
     LockOwner
     /// One request, unique on its connection.
     RequestId

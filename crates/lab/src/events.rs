@@ -39,15 +39,18 @@ pub enum EventsError {
     #[error("more than {} dirty pages at a time", MOST_DIRTY.0)]
     TooMuchDirty,
     /// It ends before it says which policy decided.
-    #[error("the record ends before it names a policy")]
+    #[error("the record ends before it names a policy; record again")]
     Empty,
     /// The other policy has to know the future, which no record of a live run contains.
-    #[error("{0} needs to know when pages are written again, which a record of a live run does not contain")]
+    #[error(
+        "{0} needs to know when pages are written again, which a live record does not contain; choose another \
+        policy"
+    )]
     Offline(String),
     /// The policy decides otherwise than it did.
     #[error(
-        "selection {number} at {at}: page {place} of the answer was {}, and is {} now (recorded by another version, or changed \
-         since)",
+        "selection {number} at {at}: page {place} of the answer was {}, and is now {} (recorded by another version, \
+        or changed since)",
         told(*recorded), told(*chosen)
     )]
     Differs {

@@ -126,7 +126,7 @@ fn decide(criterion: &mut Criterion) {
     });
 }
 
-/// A rule that joins conditions; only its last alternative would hold, but for the path.
+/// A rule that joins conditions. Only its last alternative would hold, if the path did.
 fn joined(n: usize) -> Condition {
     let path = Condition::Path { of: PathPart::Path, any_of: vec![format!("/srv/d{n}/**")], negated: false };
     let size = |is| Condition::Size { is, value: ByteSize(30_000 + n as u64), hysteresis: ByteSize(0) };

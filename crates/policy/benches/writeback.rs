@@ -100,7 +100,7 @@ impl Run {
         time
     }
 
-    /// Times how long it takes to select so many pages, 1,024 at a time; they are dirty again afterwards.
+    /// Times how long it takes to select `iterations` pages, 1,024 at a time; they are dirty again afterwards.
     fn time_select(&mut self, iterations: u64) -> Duration {
         let (mut left, mut time, mut out) = (iterations, Duration::ZERO, Vec::new());
         while left > 0 {

@@ -1,10 +1,10 @@
 //! The heat of a file: how often it was opened of late. An open counts one, half a half-life later, and so on.
 //!
-//! Heat is one small value with the time it is of, so nothing runs to let files cool: who asks gets the value as it is
+//! Heat is one small value with its time, so nothing runs to let files cool: a reader gets the value as it has become
 //! by then. The order of two files never changes by waiting.
 //!
-//! Clocks may be set. A time before that of the value counts as the same time, and the next open takes the new time
-//! over: a leap into the future cools files too early, and none stays hot for ever.
+//! Clocks may be set. A time before that of the value counts as the same time, and the next open takes over the new
+//! time. So a leap into the future cools files too early, and none stays hot for ever.
 
 use std::fmt;
 use std::str::FromStr;

@@ -30,7 +30,7 @@ pub enum FlusherError {
     },
     /// The background threshold is not below the limit.
     #[error(
-        "write-back would begin at {background}, which is not below the limit of {limit} (leave it out, or lower it)"
+        "write-back would begin at {background}, but must begin below the limit of {limit} (leave it out, or lower it)"
     )]
     BackgroundAboveLimit {
         /// Where it begins.

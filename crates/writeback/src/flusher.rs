@@ -326,12 +326,12 @@ impl Flusher {
         }
         // A flusher that hangs may be writing the record.
         let Some(journal) = self.shared.journal.try_lock_for(STOP_PATIENCE) else {
-            tracing::warn!("the record of write-back has no end: its disk does not answer");
+            tracing::warn!("cannot end the record of write-back: its disk does not answer");
             return;
         };
         drop(journal);
         if let Err(error) = self.end_record() {
-            tracing::warn!(%error, "the record of write-back has no end");
+            tracing::warn!(%error, "cannot end the record of write-back");
         }
     }
 }

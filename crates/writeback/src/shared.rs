@@ -114,7 +114,7 @@ impl Shared {
         drop(state);
         let written = file.append(&text).and_then(|()| rest.as_ref().map_or(Ok(()), |rest| file.append(rest)));
         if let Err(error) = &written {
-            tracing::warn!(%error, "the record of write-back ends here");
+            tracing::warn!(%error, "cannot write the record of write-back: it ends here");
             self.state.lock().ledger.end_record();
         }
         if written.is_err() || rest.is_some() {

@@ -248,10 +248,10 @@ impl Drop for EmulatedDisk {
         // Nobody can be waiting any more. A thread that has ended already needs no order.
         let _ = self.orders.send(WorkerMessage::Stop);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!(disk = %self.name, "the thread of an emulated disk has ended badly");
+            tracing::error!(disk = %self.name, "the thread of an emulated disk panicked");
         }
         if let Err(error) = self.backing.flush() {
-            tracing::warn!(disk = %self.name, %error, "what an emulated disk holds may not be durable");
+            tracing::warn!(disk = %self.name, %error, "cannot flush an emulated disk: its data may not be durable");
         }
     }
 }

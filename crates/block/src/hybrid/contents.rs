@@ -67,8 +67,8 @@ impl fmt::Display for Contents {
             Contents::ToTheEnd(signature) => {
                 write!(f, "{}, which may need its last 8 KiB: give one of its partitions or volumes", signature.name())
             }
-            Contents::OnFlash(None) => f.write_str("something that is not known"),
-            Contents::InPlaceOfTag => f.write_str("something in its last 8 KiB, where its label goes"),
+            Contents::OnFlash(None) => f.write_str("unknown data"),
+            Contents::InPlaceOfTag => f.write_str("unknown data in its last 8 KiB, where its label goes"),
         }
     }
 }

@@ -72,7 +72,7 @@ impl HybridShared {
             }
             Err(HybridError::Closed | HybridError::Stopped) => {}
             Err(error) => {
-                tracing::error!(%error, "the data on the flash could not be written to the disk; it stays on the flash");
+                tracing::error!(%error, "cannot write the data on the flash to the disk; it stays on the flash");
                 state.drain_failure = Some((Instant::now(), error.clone()));
             }
         }

@@ -387,7 +387,7 @@ fn tell_of_upgrade(flash: &PairHalf, old: &FlashSuperblock) {
             flash = flash.name,
             from = old.version,
             to = VERSION,
-            "the pair gets a newer format; earlier programs cannot read it any more"
+            "upgrading the pair to a newer format; earlier versions of this program can no longer read it"
         );
     }
 }

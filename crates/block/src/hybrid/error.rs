@@ -20,9 +20,9 @@ pub enum Fault {
     Header,
     #[error("another record is in its place")]
     Another,
-    #[error("it was left over from before a crash")]
+    #[error("it is left over from before a crash")]
     Leftover,
-    #[error("its header is impossible")]
+    #[error("its header is invalid")]
     Impossible,
     #[error("its data is not what was written")]
     Data,
@@ -44,7 +44,7 @@ impl fmt::Display for Location {
         match self {
             Location::Device(device) => f.write_str(device),
             Location::BehindFileSystem(disk) => {
-                write!(f, "the place behind the file system on {disk} (shrink the file system first)")
+                write!(f, "the space behind the file system on {disk} (shrink the file system first)")
             }
         }
     }
@@ -88,7 +88,7 @@ pub enum HybridError {
     },
     /// The disk has a flash, which is not what was given as such.
     #[error(
-        "{disk} belongs together with the flash {wanted}, and {flash} is no flash of a hybrid disk ({damage}); give the right one"
+        "{disk} belongs together with the flash {wanted}, and {flash} is not the flash of a hybrid disk ({damage}); give the right one"
     )]
     FlashLost {
         /// The disk.
@@ -114,7 +114,7 @@ pub enum HybridError {
     },
     /// The disk has become larger, so that its tag is not where it is looked for.
     #[error(
-        "{disk} had {} when it was joined with its flash, and has {}: make it as large as it was", was.told_apart(*is)[0], was.told_apart(*is)[1]
+        "{disk} had {} when it was joined with its flash, and has {} now: give it its old size again", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskGrew {
         /// The disk.
@@ -126,7 +126,7 @@ pub enum HybridError {
     },
     /// The disk has become smaller, and has lost its tag.
     #[error(
-        "{disk} had {} when it was joined with its flash. It shrank to {}, and lost its label, which lies at its end; make it as large as it was", was.told_apart(*is)[0], was.told_apart(*is)[1]
+        "{disk} had {} when it was joined with its flash. It shrank to {} and lost the label at its end; give it its old size again", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskCut {
         /// The disk.
@@ -163,7 +163,7 @@ pub enum HybridError {
     /// One half is older than the other: one of them is a copy, or was put back from a backup.
     #[error(
         "{older} is older than {newer} (opened {older_epoch} and {newer_epoch} times): it is a copy or was put back from a backup; \
-         together they would give a mixture of both. Give the newer one"
+         together they would mix old and new data. Give the newer one"
     )]
     Stale {
         /// The half that is older.
@@ -204,7 +204,7 @@ pub enum HybridError {
     },
     /// The disk was written to while the flash had newer data.
     #[error(
-        "{disk} was written to without {flash}, which has newer data than the disk had; together they would give a mixture"
+        "{disk} was written to without {flash}, which has newer data than the disk had; together they would mix old and new data"
     )]
     Changed {
         /// The disk.
@@ -269,7 +269,7 @@ pub enum HybridError {
     },
     /// A write in the middle of lost sectors that are already in too many pieces.
     #[error(
-        "{flash} has no room to note which parts of lost sectors are written again; write those around {range} too, in order"
+        "{flash} has no room to note which parts of lost sectors you write again; write the lost sectors around {range} too, in order"
     )]
     LostInPieces {
         /// The flash.
@@ -279,7 +279,7 @@ pub enum HybridError {
     },
     /// Damage that cannot be skipped.
     #[error(
-        "{flash}: it is not known which sectors the damaged part of its log held, or there are too many of them; the disk can only be read as it is"
+        "{flash}: the sectors in the damaged part of its log are unknown or too many; the disk can only be opened read-only"
     )]
     LossUnknown {
         /// The flash.
@@ -307,7 +307,7 @@ pub enum HybridError {
     },
     /// The flash cannot be read where the log has what goes to the disk.
     #[error(
-        "{flash} cannot be read ({source}), where it has the newest data of {range}: that stays there, and the log is not emptied. Write these sectors again"
+        "{flash} cannot be read ({source}) where it has the newest data of {range}. The log cannot be emptied until you write these sectors again"
     )]
     Unreadable {
         /// The flash.

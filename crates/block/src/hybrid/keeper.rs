@@ -56,7 +56,7 @@ impl HybridShared {
                     let slept = self.sleep();
                     state = self.state.lock();
                     if let Err(error) = slept {
-                        tracing::error!(%error, "the disk could not be put to sleep");
+                        tracing::error!(%error, "cannot put the disk to sleep");
                         state.sleep_at = None;
                     }
                 }

@@ -124,7 +124,7 @@ impl Labels {
 fn read_copy<T>(half: &PairHalf, at: Lba, decode: impl Fn(&[u8]) -> Result<T, Damage>) -> Result<T, Damage> {
     let mut block = vec![0; BLOCK_BYTES];
     half.device.read(at, &mut block).map_err(|error| {
-        tracing::warn!(device = half.name, %error, "a copy of its label cannot be read");
+        tracing::warn!(device = half.name, %error, "cannot read a copy of its label");
         Damage::Unreadable
     })?;
     decode(&block)

@@ -431,6 +431,6 @@ fn tell(flash: &PairHalf, gap: &Gap) {
         records = gap.fillers.as_ref().map_or(0, Vec::len),
         held = ?gap.losses.at_risk,
         unknown_records = gap.losses.unknown_records,
-        "record {} of the log, which a flush had promised, is damaged; what it held is lost if that flush was answered", gap.sequence
+        "record {} of the log is damaged, although a flush had promised it; its data is lost if that flush was answered", gap.sequence
     );
 }

@@ -136,7 +136,7 @@ impl DamagedPair {
         write_fillers(&self.flash, &superblock, fillers)?;
         fillers.iter().try_for_each(|filler| self.replace_unreadable(filler))?;
         self.flash.device.flush()?;
-        tracing::warn!(flash = self.flash.name, lost = ?superblock.lost, "damaged records are skipped; what they held is an error until it is written again");
+        tracing::warn!(flash = self.flash.name, lost = ?superblock.lost, "damaged records are skipped; reads of their data fail until you write it again");
         Ok(())
     }
 

@@ -363,7 +363,7 @@ fn a_flash_that_holds_anything_is_not_overwritten() {
     flash.write(Lba(17), &fill(3, 1), Durability::Cached).expect("memory");
     let disk = half("disk", Arc::new(Memory::new(sectors(1000))));
     let refused = refuse_occupied(&disk, &half("flash", Arc::new(flash))).expect_err("somebody may need it");
-    assert!(refused.to_string().contains("something that is not known"), "{refused}");
+    assert!(refused.to_string().contains("unknown data"), "{refused}");
     let table = Memory::new(sectors(1000));
     table.write(Lba(0), &[&[0; 510][..], &[0x55, 0xaa]].concat(), Durability::Cached).expect("memory");
     let refused = refuse_occupied(&half("disk", Arc::new(table)), &half("flash", Arc::new(flash_of(LEAST_LOG))));

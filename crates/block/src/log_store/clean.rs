@@ -247,7 +247,7 @@ impl StoreShared {
             Err(error) if state.poisoned.is_some() => return Err(error),
             // Without the page of the map that says what is live in it there is no telling. Others can be cleaned.
             Err(error) => {
-                tracing::error!(store = self.named.name, segment = number.0, %error, "a segment cannot be cleaned");
+                tracing::error!(store = self.named.name, segment = number.0, %error, "cannot clean a segment");
                 Cleaned::Damaged
             }
         };
@@ -266,7 +266,7 @@ impl StoreShared {
                 tracing::error!(
                     store = self.named.name,
                     segment = number.0,
-                    "a segment cannot be cleaned; what can be read of it stays there"
+                    "cannot clean a segment; its readable blocks stay there"
                 );
                 state.core.layout.set_aside(number);
                 state.damaged.push(number);

@@ -158,7 +158,7 @@ pub enum LogStoreError {
     },
     /// There is not enough memory for it.
     #[error(
-        "{device}: a log store of {size} takes {needed} of memory, and this machine has {memory}: the largest that it can serve has about {most}"
+        "{device}: a log store of {size} takes {needed} of memory, and this machine has {memory}: it can serve a store of about {most} at most"
     )]
     NoMemory {
         /// The device.
@@ -213,7 +213,7 @@ pub enum LogStoreError {
     },
     /// There is no room although no more is stored than was promised: the cleaner cannot read its victims, or what the
     /// disk says of itself is wrong.
-    #[error("{device}: the log has no room left: what had to be cleaned could not be read, or the store is damaged")]
+    #[error("{device}: the log has no room left: segments to clean cannot be read, or the store is damaged")]
     NoRoom {
         /// The device.
         device: String,
@@ -225,7 +225,7 @@ pub enum LogStoreError {
         device: String,
     },
     /// A thread could not be started.
-    #[error("{device}: a thread could not be started: {source}")]
+    #[error("{device}: cannot start a thread: {source}")]
     Thread {
         /// The device.
         device: String,

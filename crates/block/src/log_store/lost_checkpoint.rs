@@ -88,7 +88,7 @@ impl Replay<'_> {
         tracing::warn!(
             store,
             segments = of_log.len(),
-            "a checkpoint is damaged: the beginning of each segment is read"
+            "a checkpoint is damaged: reading the beginning of each segment"
         );
         let last = of_log.into_iter().filter_map(|segment| self.note_begin(segment)).max();
         self.mark.0 = self.mark.0.max(last.filter(|_| is_damaged).unwrap_or_default());

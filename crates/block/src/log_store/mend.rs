@@ -65,10 +65,10 @@ impl StoreShared {
         self.room.notify_all();
         self.keeper.notify_one();
         if let Err(why) = done {
-            tracing::error!(store, page = page.0, error = %why, "a damaged page of the map could not be rebuilt");
+            tracing::error!(store, page = page.0, error = %why, "cannot rebuild a damaged page of the map");
             return Err(error.on(store));
         }
-        tracing::info!(store, page = page.0, "rebuilding the map has ended");
+        tracing::info!(store, page = page.0, "finished rebuilding the map");
         match state.core.unusable.get(&page) {
             Some(error) => Err(error.clone().on(store)),
             // It could not be read, or can be now.

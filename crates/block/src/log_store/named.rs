@@ -63,7 +63,7 @@ impl NamedDevice {
         let superblock = self.replace_superblock(Superblock { incompat: Incompat::ALL, ..old.clone() })?;
         tracing::warn!(
             store = self.name,
-            "the store now records what damage loses (marks of flushes, repeats): earlier versions of this program cannot open it any more"
+            "the store now records what damage loses (marks of flushes, repeats): earlier versions of this program can no longer open it"
         );
         Ok(superblock)
     }
@@ -217,7 +217,7 @@ impl NamedDevice {
         let Err(error) = found else { return found };
         let again = read();
         if again.is_ok() {
-            tracing::warn!(store = self.name, page = page.0, %error, "a page of the map was misread, and is whole when it is read again");
+            tracing::warn!(store = self.name, page = page.0, %error, "a page of the map was misread; a second read was good");
         }
         again
     }

@@ -100,12 +100,12 @@ impl fmt::Display for Problem {
                 write!(f, "the map has {found} lost blocks, the checkpoint and the log after it say {said}")
             }
             Problem::Misplaced(block, place) => {
-                write!(f, "block {} is said to lie at {}, where nothing can be", block.0, place.0)
+                write!(f, "the map puts block {} at {}, where no block can be", block.0, place.0)
             }
             Problem::MisplacedPage(page, place) => {
-                write!(f, "page {} of the map is said to lie at {}, where nothing can be", page.0, place.0)
+                write!(f, "the index puts page {} of the map at {}, where no page can be", page.0, place.0)
             }
-            Problem::Twice(place) => write!(f, "two blocks are said to lie at {}", place.0),
+            Problem::Twice(place) => write!(f, "the map puts two blocks at {}", place.0),
             Problem::Live(segment, table, found) => {
                 write!(f, "segment {} has {found} live blocks, the table says {table}", segment.0)
             }
@@ -133,7 +133,8 @@ impl fmt::Display for Problem {
                     }
                 }
                 if told < *count {
-                    write!(f, "{}{} more or of the map", if runs.is_empty() { " " } else { " and " }, count - told)?;
+                    let (and, more) = if runs.is_empty() { (" ", "") } else { (" and ", " more") };
+                    write!(f, "{and}{}{more} of the store or its map", count - told)?;
                 }
                 Ok(())
             }

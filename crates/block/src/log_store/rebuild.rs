@@ -125,7 +125,7 @@ impl RebuildProgress<'_> {
     fn step(&self, done: usize, all: usize, of: &str) -> Option<()> {
         if self.told.get().elapsed() >= TELL_EVERY {
             self.told.set(Instant::now());
-            tracing::info!(store = self.store, done, all, "rebuilding the map: {of} are being read");
+            tracing::info!(store = self.store, done, all, "rebuilding the map: reading {of}");
         }
         (self.goes_on)().then_some(())
     }

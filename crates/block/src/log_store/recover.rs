@@ -210,7 +210,7 @@ impl Recovered {
             tracing::warn!(
                 store,
                 abandoned = self.abandoned,
-                "something lies behind the end of the log: after a power cut, or when the daemon was killed, it was never flushed; otherwise the disk has damaged the log there"
+                "data lies behind the end of the log: after a power cut or a kill it was never flushed; otherwise the disk has damaged the log there"
             );
         }
         if let Some(error) = &self.unreadable {
@@ -270,7 +270,7 @@ fn recover_or_look(
         Err(error @ (LogStoreError::FlushedLost { .. } | LogStoreError::LogUnreadable { .. }))
             if access == OpenMode::Salvage =>
         {
-            tracing::error!(store = named.name, %error, "not all losses are known: the store is served read-only, as it was before");
+            tracing::error!(store = named.name, %error, "not all losses are known: serving the store read-only");
             Ok((recover(named, options, OpenMode::ReadOnly)?, OpenMode::ReadOnly))
         }
         recovered => Ok((recovered?, access)),

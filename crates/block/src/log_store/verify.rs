@@ -136,7 +136,7 @@ impl StoreShared {
     pub(super) fn damaged(&self, state: &mut StoreState, block: BlockNo, place: LogBlock) -> BlockError {
         state.counts.damaged_reads += 1;
         let error = LogStoreError::Damaged { device: self.named.name.clone(), block, place };
-        tracing::error!(store = self.named.name, %error, "a block cannot be read");
+        tracing::error!(store = self.named.name, %error, "cannot read a block");
         error.on(&self.named.name)
     }
 }

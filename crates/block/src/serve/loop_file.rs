@@ -155,7 +155,7 @@ impl LoopFile {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel does not take its new size"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel does not see its new size"));
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -192,7 +192,7 @@ impl Drop for LoopFile {
         let until = Instant::now() + FAREWELL;
         while let Err(error) = self.unmount() {
             if Instant::now() >= until {
-                tracing::warn!(%error, "a file stays mounted");
+                tracing::warn!(%error, "cannot unmount a served file");
                 return;
             }
             std::thread::sleep(Duration::from_millis(10));

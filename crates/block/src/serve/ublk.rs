@@ -165,7 +165,7 @@ impl Ublk {
         let name = self.path.file_name().unwrap_or_default();
         let setting = Path::new("/sys/block").join(name).join("queue/scheduler");
         if let Err(error) = std::fs::write(setting, SCHEDULER) {
-            tracing::warn!("{} goes without the scheduler {SCHEDULER}: {error}", self.path.display());
+            tracing::warn!("{}: cannot set the scheduler {SCHEDULER}: {error}", self.path.display());
         }
     }
 
@@ -183,12 +183,12 @@ impl Drop for Ublk {
         }
         if let Err(error) = self.driver.call(ControlCommand::Stop, 0, None) {
             // The threads would wait for ever: they, and the device, end with the process.
-            tracing::warn!(%error, "a ublk device stays until this process ends");
+            tracing::warn!(%error, "cannot stop a ublk device: it stays until this process ends");
             return;
         }
         self.join();
         if let Err(error) = self.driver.delete() {
-            tracing::warn!(%error, "the number of a ublk device stays in use");
+            tracing::warn!(%error, "cannot delete a ublk device: its number stays in use");
         }
     }
 }
@@ -258,7 +258,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if let Err(error) = self.delete() {
-            tracing::warn!(%error, "the number of a ublk device stays in use");
+            tracing::warn!(%error, "cannot delete a ublk device: its number stays in use");
         }
     }
 }

@@ -184,7 +184,7 @@ mod tests {
     fn a_bridge_that_returns_no_registers_is_an_error() {
         let (disk, _) = disk([Reply::default()]);
         let error = disk.power().expect_err("it says nothing").to_string();
-        assert_eq!(error, "/dev/sda: power management failed: command 0xe5 was not answered as it should be");
+        assert_eq!(error, "/dev/sda: power management failed: command 0xe5 got an unexpected answer");
     }
 
     #[test]

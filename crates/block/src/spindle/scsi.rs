@@ -127,7 +127,7 @@ mod tests {
     fn a_disk_that_says_nothing_is_an_error() {
         let (disk, _) = disk([vec![0; 252]]);
         let error = disk.power().expect_err("it says nothing").to_string();
-        assert_eq!(error, "/dev/sdb: power management failed: command 0x03 was not answered as it should be");
+        assert_eq!(error, "/dev/sdb: power management failed: command 0x03 got an unexpected answer");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) enum CommandError {
     Status { command: u8, status: u8 },
     #[error("command {command:#04x} was refused (sense {:#x}, {:#04x}/{:#04x})", sense.key, sense.code.0, sense.code.1)]
     Sense { command: u8, sense: Sense },
-    #[error("command {command:#04x} was not answered as it should be")]
+    #[error("command {command:#04x} got an unexpected answer")]
     NoAnswer { command: u8 },
 }
 

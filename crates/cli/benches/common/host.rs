@@ -1,8 +1,8 @@
 //! The machine: programs, caches, signals, deadlines.
 //!
-//! One guard thread handles Ctrl-C and deadlines. The first Ctrl-C ends the program that is measured and lets the main
-//! thread unwind (which unmounts everything); a second one, or a deadline, also kills the daemons of mounts and disks,
-//! so that calls that hang in them return.
+//! One guard thread handles Ctrl-C and deadlines. The first Ctrl-C ends the measured program and lets the main thread
+//! unwind, which unmounts everything. A second one, or a deadline, also kills the daemons of mounts and disks, so that
+//! calls that hang in them return.
 
 use std::fs;
 use std::io::Write;

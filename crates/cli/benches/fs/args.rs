@@ -28,14 +28,14 @@ pub(crate) struct Args {
     /// Where the disk image lies [default: memory, when there is enough of it, else the temporary folder]
     #[arg(long, value_name = "DIR")]
     pub(crate) image_dir: Option<PathBuf>,
-    /// Give up on one measurement after so many seconds
+    /// Number of seconds after which a measurement is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 600)]
     pub(crate) limit: u64,
     /// Mount options of mergerfs that are added to (and override) the tuned ones
     #[arg(long, value_name = "OPTIONS")]
     pub(crate) mergerfs: Option<String>,
-    /// A FUSE file system that shows a directory as it is, to compare with (libfuse's passthrough_hp is one): a program
-    /// with options, to which the directory and the mount point are added
+    /// A FUSE file system that shows a directory as it is, to compare with (libfuse's passthrough_hp is one). The
+    /// directory and the mount point are added to this program and its options
     #[arg(long, value_name = "COMMAND")]
     pub(crate) mirror: Option<String>,
     /// List groups and rows

@@ -20,7 +20,7 @@ pub(crate) enum Caches {
     All,
 }
 
-/// Makes the kernel forget what it knows of files (but for what is not written back yet).
+/// Makes the kernel forget what it knows of files, except what is not written back yet.
 pub(crate) fn drop_caches(what: Caches) -> Result<()> {
     let level = match what {
         Caches::Metadata => "2",

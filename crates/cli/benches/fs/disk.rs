@@ -1,6 +1,6 @@
-//! The disk image that every system gets: sparse, 16 GiB, ext4 made anew for each measurement with fixed ids, so that
-//! the allocator and the directory hashes do the same each time. The file behind it stays, so that its blocks exist
-//! after the warm-up.
+//! The disk image that every system gets: a sparse image of 16 GiB. For each measurement ext4 is made anew on it, with
+//! fixed ids, so that the allocator and the directory hashes do the same each time. The file behind it stays, so that
+//! its blocks exist after the warm-up.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

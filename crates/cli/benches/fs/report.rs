@@ -1,7 +1,7 @@
 //! The table, and the same as JSON.
 //!
-//! A ratio compares a system with the native run of the same round, so that a machine that slows down slows both; the
-//! table shows the median of these ratios, and the smallest and largest where there are several.
+//! A ratio compares a system with the native run of the same round, so a machine that slows down slows both. The table
+//! shows the median of these ratios, and the smallest and largest where there are several.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -35,6 +35,8 @@ pub(crate) struct Group {
     pub(crate) rules: Rules,
     /// Rows about rules: only where there are any, and native to compare with.
     pub(crate) about_rules: bool,
+    /// Of the UmbrellaFS dissertation: only where it is asked for (`--only papers`).
+    pub(crate) of_paper: bool,
     /// Adds a sample for each row; what it has added before an error counts.
     pub(crate) work: fn(&Lab, &Stack, &mut Samples) -> Result<()>,
     pub(crate) rows: &'static [Row],
@@ -68,6 +70,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "postmark: 12,500 files of 8-64 KiB, 200 directories, 25,000 transactions; blocks of 512 and 4,096 bytes",
         rules: Rules::None,
         about_rules: false,
+        of_paper: false,
         work: work::postmark::run,
         rows: &[time("postmark-512", 1.8), time("postmark-4096", 2.2)],
     },
@@ -76,6 +79,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "fio: 2 GiB file; sequential 1 MiB, random 4 KiB, page cache and O_DIRECT",
         rules: Rules::None,
         about_rules: false,
+        of_paper: false,
         work: work::data::run,
         rows: &[
             data("seq-write"),
@@ -92,6 +96,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "20,000 files of 1 KiB in 20 directories, one call after the other",
         rules: Rules::None,
         about_rules: false,
+        of_paper: false,
         work: work::files::run,
         rows: &[
             time("create", 2.8),
@@ -109,6 +114,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "30,000 empty files in one directory: `ls -l`, `rm -r`",
         rules: Rules::None,
         about_rules: false,
+        of_paper: false,
         work: work::many::run,
         rows: &[time("ls-l-cold", 2.5), time("ls-l-warm", 1.5), time("rm-r", 2.5)],
     },
@@ -117,6 +123,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "20,000 files of 1 KiB by one, two and four clients at once, each in a directory of its own",
         rules: Rules::None,
         about_rules: false,
+        of_paper: false,
         work: work::clients::run,
         rows: &[speed_up("two-clients", 1.6), speed_up("four-clients", 1.0)],
     },
@@ -125,6 +132,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "5,000 files of 1 KiB by a client that computes for 50 us between its calls; without that time",
         rules: Rules::None,
         about_rules: false,
+        of_paper: false,
         work: work::computing::run,
         rows: &[time("create-computing", 2.8), time("stat-cold-computing", 3.5)],
     },
@@ -133,6 +141,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "untar and find of the crates of the registry that this workspace depends on",
         rules: Rules::None,
         about_rules: false,
+        of_paper: false,
         work: work::tree::run,
         rows: &[time("untar", 3.0), aimless("find-cold"), aimless("find-warm")],
     },
@@ -141,6 +150,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "creating 5,000 files under 1 rule",
         rules: Rules::Unmatched(1),
         about_rules: true,
+        of_paper: false,
         work: work::rules::run_1,
         rows: &[time("create-1-rule", 2.8)],
     },
@@ -149,6 +159,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "creating 5,000 files under 32 rules",
         rules: Rules::Unmatched(32),
         about_rules: true,
+        of_paper: false,
         work: work::rules::run_32,
         rows: &[time("create-32-rules", 2.8)],
     },
@@ -157,6 +168,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "creating 5,000 files under 1,000 rules",
         rules: Rules::Unmatched(1000),
         about_rules: true,
+        of_paper: false,
         work: work::rules::run_1000,
         rows: &[time("create-1000-rules", 2.8)],
     },
@@ -165,6 +177,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "creating 5,000 files in a group of 4 branches with `spread = \"most-free\"`",
         rules: Rules::MostFree(4),
         about_rules: true,
+        of_paper: false,
         work: work::rules::run_most_free_4,
         rows: &[time("create-most-free-4", 2.8)],
     },
@@ -173,6 +186,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "the same with 24 branches",
         rules: Rules::MostFree(24),
         about_rules: true,
+        of_paper: false,
         work: work::rules::run_most_free_24,
         rows: &[time("create-most-free-24", 2.8)],
     },
@@ -181,6 +195,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "opening and closing 5,000 known files of 1 KiB, without a rule on heat",
         rules: Rules::None,
         about_rules: true,
+        of_paper: false,
         work: work::heat::run_without,
         rows: &[aimless("open-close")],
     },
@@ -189,6 +204,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "the same under a rule on heat: each open is counted",
         rules: Rules::Heat,
         about_rules: true,
+        of_paper: false,
         work: work::heat::run_with,
         rows: &[aimless("open-close-heat")],
     },
@@ -197,6 +213,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "creating 3,000 files of 1 KiB under a rule that sends small files to the second branch, and until all are there",
         rules: Rules::SmallFiles,
         about_rules: true,
+        of_paper: false,
         work: work::small::run,
         rows: &[time("create-small", 2.0), aimless("create-small-placed")],
     },
@@ -205,6 +222,7 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "2,000 files of 8 KiB cross a size rule at 8 KiB by 1 KiB, there and back",
         rules: Rules::BySize { hysteresis_kib: 0 },
         about_rules: true,
+        of_paper: false,
         work: work::oscillation::run,
         rows: &[aimless("append"), aimless("append-moved"), aimless("truncate"), aimless("truncate-moved")],
     },
@@ -213,15 +231,101 @@ pub(crate) const GROUPS: &[Group] = &[
         about: "the same with a hysteresis of 2 KiB: they cross it once, then nothing moves",
         rules: Rules::BySize { hysteresis_kib: 2 },
         about_rules: true,
+        of_paper: false,
         work: work::oscillation::run_with_band,
         rows: &[aimless("append-hysteresis"), aimless("truncate-hysteresis")],
     },
+    Group {
+        name: "postmark-inode",
+        about: "figure 16: postmark under 32 rules on inodes, of which the last matches",
+        rules: Rules::ByInode(32),
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::postmark_by_inode,
+        rows: &[time("postmark-inode-32", 1.03)],
+    },
+    Group {
+        name: "postmark-name",
+        about: "figure 16: postmark under 32 rules on names that match in part",
+        rules: Rules::ByName(32),
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::postmark_by_name,
+        rows: &[time("postmark-name-32", 1.03)],
+    },
+    Group {
+        name: "overflow",
+        about: "figure 17: postmark where the first branch of the rule's list is full",
+        rules: Rules::Overflow,
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::overflow,
+        rows: &[time("postmark-overflow", 1.03)],
+    },
+    Group {
+        name: "compile-inode-1",
+        about: "figure 14: a program of 200 sources is compiled and installed under 1 rule on inodes",
+        rules: Rules::ByInode(1),
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::compile_1_inode,
+        rows: &[aimless("compile-inode-1")],
+    },
+    Group {
+        name: "compile-inode-32",
+        about: "figure 14: the same under 32 rules on inodes",
+        rules: Rules::ByInode(32),
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::compile_32_inode,
+        rows: &[aimless("compile-inode-32")],
+    },
+    Group {
+        name: "compile-name-1",
+        about: "figure 15: the same under 1 rule on names",
+        rules: Rules::ByName(1),
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::compile_1_name,
+        rows: &[aimless("compile-name-1")],
+    },
+    Group {
+        name: "compile-name-32",
+        about: "figure 15: the same under 32 rules on names",
+        rules: Rules::ByName(32),
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::compile_32_name,
+        rows: &[aimless("compile-name-32")],
+    },
+    Group {
+        name: "encrypted-tenth",
+        about: "figure 22: postmark where a rule puts a tenth of the directories on an encrypted branch (gocryptfs)",
+        rules: Rules::Encrypted { all: false },
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::encrypted_tenth,
+        rows: &[aimless("postmark-encrypted-tenth")],
+    },
+    Group {
+        name: "encrypted-all",
+        about: "figure 22: the same where all branches are encrypted",
+        rules: Rules::Encrypted { all: true },
+        about_rules: true,
+        of_paper: true,
+        work: work::paper::encrypted_all,
+        rows: &[aimless("postmark-encrypted-all")],
+    },
 ];
 
-/// Groups with at least one of the wanted rows; all of them when none is named.
+/// All groups of the dissertation.
+const PAPERS: &str = "papers";
+
+/// Groups with at least one of the wanted rows. When none is named: all but those of the dissertation.
 pub(crate) fn select(only: &[String]) -> Result<Vec<&'static Group>> {
-    let known =
-        |name: &str| GROUPS.iter().any(|group| group.name == name || group.rows.iter().any(|row| row.name == name));
+    let known = |name: &str| {
+        name == PAPERS || GROUPS.iter().any(|group| group.name == name || group.rows.iter().any(|row| row.name == name))
+    };
     let unknown: Vec<&str> = only.iter().map(String::as_str).filter(|name| !known(name)).collect();
     if !unknown.is_empty() {
         let names: Vec<&str> = GROUPS
@@ -235,7 +339,8 @@ pub(crate) fn select(only: &[String]) -> Result<Vec<&'static Group>> {
 
 /// Whether the row was asked for, by its name or its group's.
 pub(crate) fn is_wanted(group: &Group, row: &Row, only: &[String]) -> bool {
-    only.is_empty() || only.iter().any(|name| name == group.name || name == row.name)
+    let is_named = |name: &String| name == group.name || name == row.name || (group.of_paper && name == PAPERS);
+    if only.is_empty() { !group.of_paper } else { only.iter().any(is_named) }
 }
 
 pub(crate) fn print_list() {

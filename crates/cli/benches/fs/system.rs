@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::caches::{self, Caches};
 use crate::daemon::MountDaemon;
 use crate::disk::Disk;
+use crate::host;
 use crate::work::Lab;
 
 /// What is measured.
@@ -90,17 +91,28 @@ impl System {
 pub(crate) enum Rules {
     /// The default branch list alone.
     None,
-    /// So many rules of which none matches: names in a table, extensions and owners.
+    /// This number of rules, none of which matches: names in a table, extensions and owners.
     Unmatched(u32),
     /// Files below 64 KiB belong on the second branch: they wait for their size.
     SmallFiles,
-    /// So many branches in a group with `spread = "most-free"`.
+    /// This number of branches in a group with `spread = "most-free"`.
     MostFree(usize),
-    /// Files belong on the second branch that are warmer than any gets here.
+    /// This number of rules on owners, of which only the last matches: all files belong on the first branch.
+    ByInode(u32),
+    /// This number of rules on names that are like those of the work, and match none.
+    ByName(u32),
+    /// All files belong on the first branch, which is full, then on the second.
+    Overflow,
+    /// Three branches. A rule puts a tenth of the directories on the third, which is encrypted.
+    Encrypted {
+        /// The first two are encrypted, too.
+        all: bool,
+    },
+    /// Files that are warmer than any gets here belong on the second branch.
     Heat,
-    /// Files beyond 8 KiB belong on the second branch, with hysteresis of so many KiB.
+    /// Files beyond 8 KiB belong on the second branch, with this hysteresis.
     BySize {
-        /// 0: none.
+        /// In KiB; 0: none.
         hysteresis_kib: u32,
     },
 }
@@ -110,8 +122,13 @@ impl Rules {
     fn branches(self) -> Vec<String> {
         match self {
             Rules::MostFree(count) => (0..count).map(|at| format!("disk{at}")).collect(),
+            Rules::Encrypted { .. } => ["a", "b", "c"].map(str::to_owned).to_vec(),
             _ => vec!["a".to_owned(), "b".to_owned()],
         }
+    }
+
+    fn is_encrypted(self, branch: usize) -> bool {
+        matches!(self, Rules::Encrypted { all } if all || branch == 2)
     }
 }
 
@@ -119,6 +136,7 @@ impl Rules {
 pub(crate) struct Stack {
     // Before the disk: fields are dropped in this order.
     pool: Option<MountDaemon>,
+    encrypted: Vec<MountDaemon>,
     disk: Disk,
     root: PathBuf,
 }
@@ -131,13 +149,19 @@ impl Stack {
         for branch in &branches {
             fs::create_dir(branch).with_context(|| format!("cannot make {}", branch.display()))?;
         }
+        let mut encrypted = Vec::new();
+        for (number, branch) in branches.iter().enumerate() {
+            if system != System::Native && rules.is_encrypted(number) {
+                encrypted.push(encrypt(lab, branch)?);
+            }
+        }
         let (pool, root) = if system == System::Native {
             (None, branches[0].clone())
         } else {
             let pool = start_pool(lab, system, &branches, rules)?;
             (Some(pool), lab.base().join("pool"))
         };
-        Ok(Self { pool, disk, root })
+        Ok(Self { pool, encrypted, disk, root })
     }
 
     /// Where the work is done.
@@ -176,8 +200,22 @@ impl Stack {
 
     /// Unmounts; fails when the daemon did not end by itself.
     pub(crate) fn stop(mut self) -> Result<()> {
-        self.pool.take().map_or(Ok(()), |mut pool| pool.stop())
+        let stopped = self.pool.take().map_or(Ok(()), |mut pool| pool.stop());
+        self.encrypted.iter_mut().map(MountDaemon::stop).fold(stopped, Result::and)
     }
+}
+
+/// Mounts gocryptfs over a branch, with its cipher text beside it.
+fn encrypt(lab: &Lab, branch: &Path) -> Result<MountDaemon> {
+    const PASSWORD: [&str; 2] = ["-extpass", "echo benchmark"];
+    let cipher = branch.with_extension("cipher");
+    fs::create_dir(&cipher).with_context(|| format!("cannot make {}", cipher.display()))?;
+    // Its key is weak, so that the mount takes no time.
+    host::run(Command::new("gocryptfs").args(["-init", "-q", "-scryptn", "10"]).args(PASSWORD).arg(&cipher))?;
+    let mut command = Command::new("gocryptfs");
+    command.args(["-fg", "-q", "-allow_other"]).args(PASSWORD).arg(&cipher).arg(branch);
+    let log = lab.base().join(format!("{}.log", branch.file_name().unwrap_or_default().display()));
+    MountDaemon::start(&command, branch, &log)
 }
 
 fn start_pool(lab: &Lab, system: System, branches: &[PathBuf], rules: Rules) -> Result<MountDaemon> {
@@ -221,6 +259,7 @@ fn configuration(mount: &Path, branches: &[PathBuf], rules: Rules, system: Syste
     let default = match rules {
         Rules::BySize { .. } => "\"a\"",
         Rules::MostFree(_) => "\"disks\"",
+        Rules::Overflow | Rules::ByInode(_) | Rules::ByName(_) => "\"a\"",
         _ => "\"a\", \"b\"",
     };
     let mount = mount.display();
@@ -231,6 +270,29 @@ fn configuration(mount: &Path, branches: &[PathBuf], rules: Rules, system: Syste
     }
     match rules {
         Rules::None => {}
+        Rules::Overflow => {
+            text = text.replace("name = \"a\"\n", "name = \"a\"\nmin_free = \"1TiB\"\n");
+            text.push_str("[[rule]]\nname = \"all\"\nwhen = { uid = 0 }\nto = [\"a\", \"b\"]\n");
+        }
+        Rules::ByInode(count) => {
+            for uid in (0..count).rev() {
+                let _ =
+                    writeln!(text, "[[rule]]\nname = \"owner {uid}\"\nwhen = {{ uid = {uid} }}\nto = [\"a\", \"b\"]");
+            }
+        }
+        Rules::ByName(count) => {
+            for number in 0..count {
+                let _ = writeln!(
+                    text,
+                    "[[rule]]\nname = \"name {number}\"\nwhen = {{ path = \"/*/s*{number}/[0-9]*.never\" }}\nto = [\"b\", \"a\"]"
+                );
+            }
+        }
+        // postmark's directories are s0 to s199.
+        Rules::Encrypted { .. } => text.push_str(
+            "[[rule]]\nname = \"secret\"\nwhen = { path = \"/*/s*7/**\" }\nto = [\"c\"]\n\
+             [[rule]]\nname = \"half of the rest\"\nwhen = { path = \"/*/s*[13579]/**\" }\nto = [\"b\"]\n",
+        ),
         Rules::MostFree(_) => {
             text.push_str("[[group]]\nname = \"disks\"\nbranches = \"disk*\"\nspread = \"most-free\"\n");
         }

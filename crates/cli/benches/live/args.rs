@@ -31,13 +31,16 @@ pub(crate) struct Args {
     /// A few minutes: says whether everything runs, and roughly how fast
     #[arg(long, global = true)]
     quick: bool,
-    /// So many times as fast as a real disk [default: 1, of scenarios 5; with --quick 4, of scenarios 10]. The faster,
+    /// Speed in multiples of a real disk's [default: 1, of scenarios 5; with --quick 4, of scenarios 10]. The faster,
     /// the more the machine's own time weighs
     #[arg(long, global = true, value_name = "TIMES", value_parser = speed)]
     speed: Option<f64>,
     /// What the file systems are made for; the images are sparse
     #[arg(long, global = true, value_name = "SIZE", default_value = "16GiB")]
     disk_size: ByteSize,
+    /// How requests reach the pools: auto, io_uring or dev
+    #[arg(long, global = true, value_name = "KIND", value_parser = ["auto", "io_uring", "dev"], default_value = "auto")]
+    transport: String,
     /// Only these workloads (see the table's own names)
     #[arg(long, global = true, value_name = "NAME", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
@@ -47,7 +50,7 @@ pub(crate) struct Args {
     /// Where the disk images lie [default: memory, when there is enough of it, else the temporary folder]
     #[arg(long, global = true, value_name = "DIR")]
     image_dir: Option<PathBuf>,
-    /// Give up on one run after so many seconds
+    /// Number of seconds after which a run is given up
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 600)]
     limit: u64,
     /// Given by cargo
@@ -67,7 +70,7 @@ pub(crate) enum Bench {
 }
 
 impl Args {
-    /// Of a paper whose machine has so much memory.
+    /// For a paper whose machine has this memory.
     pub(crate) fn sizes(&self, full_memory: ByteSize) -> Sizes {
         Sizes { scale: self.scale, full_memory }
     }
@@ -81,13 +84,14 @@ impl Args {
         BTreeMap::from([
             ("scale", self.scale.to_string()),
             ("speed", self.speed().to_string()),
+            ("transport", self.transport.clone()),
             ("rounds", self.rounds().to_string()),
             ("dirty at most", sizes.foreground().to_string()),
             ("load at the start", format!("{:.1}", host::load_average())),
         ])
     }
 
-    /// Fails when a workload was asked for that is none of these.
+    /// Fails when `--only` names an unknown workload.
     pub(crate) fn check_only(&self, known: &[&str]) -> Result<()> {
         let unknown = self.only.iter().find(|only| !known.contains(&only.as_str()));
         ensure!(
@@ -114,7 +118,8 @@ impl Args {
     }
 
     pub(crate) fn place(&self) -> Result<Place> {
-        Place::new(self.image_dir.as_deref(), self.speed(), self.disk_size, Duration::from_secs(self.limit))
+        let limit = Duration::from_secs(self.limit);
+        Place::new(self.image_dir.as_deref(), self.speed(), self.disk_size, limit, &self.transport)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Emulated disks, each served by a daemon of its own (who waits for a file system must not be who answers for its
-//! disk), with a copy of an ext4 image that was made once.
+//! Emulated disks with a copy of an ext4 image that was made once. Each is served by a daemon of its own, because a
+//! process that waits for a file system must not be the one that serves its disk.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

@@ -1,8 +1,9 @@
-//! The kernel's write-back settings, and how much is dirty.
+//! The kernel's write-back settings, and the amount of dirty data.
 //!
-//! The allowance of dirty pages belongs to the device alone where the kernel knows such a limit (Linux 6.3 and later),
-//! so that what others write does not count; else to the whole machine. All settings are put back however the benchmark
-//! ends: a shell is told how, waits for the end of its input, which comes with the benchmark's own end, and does it.
+//! Where the kernel has a limit of dirty pages for each device (Linux 6.3 and later), the allowance belongs to the
+//! device alone. Writes to other devices do not count then. Elsewhere it belongs to the whole machine. All settings are
+//! put back however the benchmark ends. A shell is given the commands for that, waits for the end of its input, which
+//! comes with the end of the benchmark, and runs them.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -28,14 +29,15 @@ const LOCK: &str = "/run/lock/umbrella-bench-live";
 const NO_LIMIT: [(&str, &str); 3] = [("strict_limit", "0"), ("min_ratio", "0"), ("max_ratio", "100")];
 /// Percent of the machine's threshold that each of two devices has for certain.
 const SHARE: &str = "40";
-/// How often it is looked how much is dirty.
+/// Interval between two looks at the amount of dirty data.
 const SAMPLE: Duration = Duration::from_millis(20);
 
-/// In percent: what a device's background threshold is of its limit, as of the whole machine's.
+/// Background threshold and limit in percent. A device's threshold is in the same proportion to its limit as the
+/// machine's.
 pub(crate) const BACKGROUND: u64 = 10;
 pub(crate) const FOREGROUND: u64 = 40;
-/// Where the order of write-back is not the kernel's, and devices have no limits of their own, the machine's are so
-/// many times as high, so that it keeps out.
+/// Factor for the machine's limits where a policy orders write-back and devices have no limits of their own. It keeps
+/// the kernel out of the way.
 const OUT_OF_THE_WAY: u64 = 2;
 
 /// Who orders write-back.
@@ -54,7 +56,7 @@ pub(crate) struct WriteBackSettings {
     pub(crate) limit: ByteSize,
     /// How old a dirty page may get.
     pub(crate) expire: Duration,
-    /// How often it is looked for old ones.
+    /// Interval between two searches for old pages.
     pub(crate) every: Duration,
 }
 
@@ -182,15 +184,15 @@ fn setting(name: &str) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Mounts debugfs, where it is not, for this process and its children: it tells what is dirty of a device.
+/// Mounts debugfs, if it is not mounted, for this process and its children: it has each device's amount of dirty data.
 pub(crate) fn show_devices() {
     if !Path::new(DEBUG).join("bdi").exists() {
-        // Without it, what is dirty of the whole machine is told.
+        // Without it, the dirty data of the whole machine is counted.
         let _ = nix::mount::mount(Some("debugfs"), DEBUG, Some("debugfs"), MsFlags::empty(), None::<&str>);
     }
 }
 
-/// Looks again and again how much is dirty or on its way to a disk: of the devices where debugfs tells, else of this
+/// Samples how much data is dirty or on its way to a disk: that of the devices where debugfs has it, else that of the
 /// whole machine.
 pub(crate) struct DirtyWatch {
     stop: Arc<AtomicBool>,
@@ -229,7 +231,7 @@ impl Drop for DirtyWatch {
     }
 }
 
-/// Where debugfs tells what is dirty of a device.
+/// The file in debugfs with a device's amount of dirty data.
 fn dirty_of(device: &Path) -> PathBuf {
     let number = Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("dev");
     let number = fs::read_to_string(number).unwrap_or_default();

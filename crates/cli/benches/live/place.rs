@@ -18,16 +18,24 @@ const MEMORY_FOR_IMAGES: u64 = 8 * GIB;
 pub(crate) struct Place {
     base: TempDir,
     images: TempDir,
-    /// So many times as fast as a real disk.
+    /// Speed in multiples of a real disk's.
     pub(crate) speed: f64,
     /// What the file systems are made for.
     pub(crate) disk_size: ByteSize,
     /// After this time a measurement is given up.
     pub(crate) limit: Duration,
+    /// How requests reach the pools, as in their configuration.
+    pub(crate) transport: String,
 }
 
 impl Place {
-    pub(crate) fn new(images: Option<&Path>, speed: f64, disk_size: ByteSize, limit: Duration) -> Result<Self> {
+    pub(crate) fn new(
+        images: Option<&Path>,
+        speed: f64,
+        disk_size: ByteSize,
+        limit: Duration,
+        transport: &str,
+    ) -> Result<Self> {
         let memory = Path::new("/dev/shm");
         let parent = match images {
             Some(folder) => folder.to_owned(),
@@ -38,7 +46,8 @@ impl Place {
             let made = tempfile::Builder::new().prefix("umbrella-live-").tempdir_in(&parent);
             made.with_context(|| format!("cannot make a folder in {}", parent.display()))
         };
-        Ok(Self { base: folder(env::temp_dir())?, images: folder(parent)?, speed, disk_size, limit })
+        let (base, images, transport) = (folder(env::temp_dir())?, folder(parent)?, transport.to_owned());
+        Ok(Self { base, images, speed, disk_size, limit, transport })
     }
 
     /// Folder for mount points, configurations and logs.
@@ -51,12 +60,12 @@ impl Place {
         self.images.path()
     }
 
-    /// So long the disk would have taken, if it were a real one.
+    /// The time that a real disk would have taken.
     pub(crate) fn of_disk(&self, real: Duration) -> Duration {
         real.mul_f64(self.speed)
     }
 
-    /// So long it is here, what takes the disk that time.
+    /// The time that takes here what takes the disk `of_disk`.
     pub(crate) fn real(&self, of_disk: Duration) -> Duration {
         of_disk.div_f64(self.speed)
     }

@@ -1,9 +1,9 @@
-//! What the lab says of the same workload: the same steps, on a modelled machine with the same allowance of dirty
+//! The lab's prediction for the same workload: the same steps, on a modelled machine with the same allowance of dirty
 //! pages.
 //!
-//! The lab's memory is ten times the allowance in shares that it can take (1 % and 4 %), as a real machine has far more
-//! memory than the allowance: nothing is read twice on either side. Blocks are allocated at write-back, as ext4 does.
-//! The kernel of today is `file:chunk=4MiB`.
+//! The lab's memory is ten times as large, and its shares of dirty pages a tenth (1 % and 4 %). A real machine too has
+//! far more memory than the allowance, so nothing is read twice on either side. Blocks are allocated at write-back, as
+//! ext4 does. Linux of today is `file:chunk=4MiB`.
 
 use std::collections::BTreeMap;
 

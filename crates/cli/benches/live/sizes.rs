@@ -20,12 +20,12 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// So much of a number, at least one.
+    /// The scaled number, at least one.
     pub(crate) fn count(&self, full: u64) -> u64 {
         ((full as f64 * self.scale).round() as u64).max(1)
     }
 
-    /// So much of so many bytes, in whole pages.
+    /// The scaled number of bytes, in whole pages.
     pub(crate) fn bytes(&self, full: u64) -> ByteSize {
         ByteSize(self.count(full / 4096) * 4096)
     }
@@ -45,7 +45,7 @@ impl Sizes {
         ByteSize(self.memory().0 * FOREGROUND / 100)
     }
 
-    /// When the kernel writes back, beside whoever orders write-back on the only disk.
+    /// When the kernel writes back, with this orderer of write-back on the only disk.
     pub(crate) fn settings(&self, place: &Place, ordered_by: OrderedBy) -> WriteBackSettings {
         let (expire, every) = (place.real(EXPIRE), place.real(EVERY));
         WriteBackSettings { ordered_by: [ordered_by; 2], limit: self.foreground(), expire, every }

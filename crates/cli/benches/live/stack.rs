@@ -78,7 +78,8 @@ impl Stack {
         };
         let mount = place.base().join("pool");
         let config = place.base().join("pool.toml");
-        fs::write(&config, configuration(&mount, &disks, pool)).context("cannot write the pool's configuration")?;
+        fs::write(&config, configuration(&mount, &disks, pool, &place.transport))
+            .context("cannot write the pool's configuration")?;
         // What the daemon remembers of a pool names branches that are gone by the next measurement.
         if state.exists() {
             fs::remove_dir_all(&state).context("cannot clear the daemon's state")?;
@@ -127,12 +128,12 @@ impl Stack {
     }
 }
 
-fn configuration(mount: &Path, disks: &[EmulatedDisk], pool: &Pool) -> String {
+fn configuration(mount: &Path, disks: &[EmulatedDisk], pool: &Pool, transport: &str) -> String {
     let names = |disk: &EmulatedDisk| disk.root().file_name().map(|name| name.to_string_lossy().into_owned());
     let all: Vec<String> = disks.iter().filter_map(names).collect();
     let default: Vec<&str> =
         if pool.default.is_empty() { all.iter().map(String::as_str).collect() } else { pool.default.clone() };
-    let mut text = format!("mount = \"{}\"\ndefault = {default:?}\n", mount.display());
+    let mut text = format!("mount = \"{}\"\ndefault = {default:?}\ntransport = \"{transport}\"\n", mount.display());
     for (number, (name, disk)) in all.iter().zip(disks).enumerate() {
         let lines = pool.branches.get(number).map_or("", String::as_str);
         let path = disk.root().join(BRANCH);

@@ -62,11 +62,11 @@ impl Workload for RandomFiles {
     }
 }
 
-/// The first so many steps of another workload.
+/// The first steps of another workload.
 pub(crate) struct First {
     /// The other.
     pub(crate) of: BoxedWorkload,
-    /// So many.
+    /// Number of steps that are left.
     pub(crate) left: u64,
 }
 

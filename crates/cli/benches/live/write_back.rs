@@ -26,8 +26,8 @@ use crate::workloads::{First, RandomFiles};
 
 const KIB: f64 = 1024.0;
 const MIB: f64 = 1024.0 * KIB;
-/// Writes amount to so many times what may be dirty: the end, where both sides write what is left, is a small part
-/// then.
+/// Bytes written, as a multiple of what may be dirty. With this factor the end, where both sides write the rest, is a
+/// small part.
 const TIMES_DIRTY: u64 = 5;
 const IO: u64 = 16 << 10;
 /// TESA, section IV: the memory of the machine.
@@ -71,7 +71,7 @@ fn lab(spec: &str) -> Result<BoxedWorkload> {
     Ok(build_workload(spec, Seed(1), Scale::new(1.0)?)?)
 }
 
-/// So many calls of `io` bytes.
+/// Number of calls of `io` bytes.
 fn calls(sizes: Sizes, io: u64) -> u64 {
     (sizes.foreground().0 * TIMES_DIRTY / io).max(1)
 }

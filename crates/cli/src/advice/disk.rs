@@ -17,14 +17,15 @@ pub(super) fn of(error: &(dyn Error + 'static)) -> Option<&'static str> {
 }
 
 /// About a damaged record of a hybrid disk's log, when what it held was listed.
-pub(crate) const GO_ON: &str = "`umbrella disk attach --salvage` goes on without it";
+pub(crate) const GO_ON: &str = "`umbrella disk attach --salvage` continues without it";
 
 fn of_hybrid(error: &HybridError) -> Option<&'static str> {
     Some(match error {
         HybridError::NoSuperblock { first, second, .. } | HybridError::NoTag { first, second, .. }
             if Damage::is_of_label(*first, *second) =>
         {
-            "`umbrella disk salvage` copies what disk and flash still hold; `umbrella disk detach --forget-flash` goes on with the disk alone"
+            "`umbrella disk salvage` copies what disk and flash still hold; `umbrella disk detach --forget-flash` \
+            continues with the disk alone"
         }
         HybridError::Contradiction { .. } | HybridError::HeadUnreadable { .. } => {
             "`umbrella disk salvage` copies what disk and flash still hold"
@@ -32,9 +33,11 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
         HybridError::NoSuperblock { .. } => {
             "`umbrella disk create` makes one; if there was one, `umbrella disk salvage` copies what disk and flash still hold"
         }
-        HybridError::NoTag { .. } => "`umbrella disk create` makes one, if it never was one",
+        HybridError::NoTag { .. } => "`umbrella disk create` makes one, unless it was one before",
         HybridError::FlashLost { .. } => {
-            "if it is the right one, and its beginning was overwritten: `umbrella disk salvage`; if the flash is lost: `umbrella disk serve --read-only --disk DISK` offers the disk without it, and `umbrella disk detach --forget-flash` makes it a plain disk"
+            "if this is the right flash and its beginning was overwritten: `umbrella disk salvage`. If the flash is \
+            lost: `umbrella disk serve --read-only --disk DISK` offers the disk without it, and `umbrella disk detach \
+            --forget-flash` makes it a plain disk"
         }
         HybridError::TagGone { .. } => {
             "`umbrella disk salvage` copies what disk and flash still hold; `umbrella disk detach --forget-flash` frees the flash, and `umbrella disk create` joins them again; the data on the disk stays"
@@ -43,14 +46,16 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
             "to enlarge a disk, take the pair apart first (`umbrella disk detach --dissolve`), and join it again with `umbrella disk create`; the data on it stays"
         }
         HybridError::DiskCut { .. } | HybridError::Stale { .. } => {
-            "to go on with the disk as it is, without what only the flash has: `umbrella disk detach --forget-flash`"
+            "to keep the disk as it is and give up the data that only the flash has: `umbrella disk detach \
+            --forget-flash`"
         }
         HybridError::Detached { .. } => "`umbrella disk create` joins them again",
         HybridError::Changed { .. } => {
-            "copy what you need from the disk (`mount -o ro`); `umbrella disk detach --forget-flash` then goes on without what the flash has"
+            "copy what you need from the disk (`mount -o ro`); `umbrella disk detach --forget-flash` then gives up \
+            the data on the flash"
         }
         HybridError::Corrupt { .. } | HybridError::LogUnreadable { .. } => {
-            "`umbrella disk check` lists what is lost, `umbrella disk attach --salvage` goes on without it"
+            "`umbrella disk check` lists what is lost, `umbrella disk attach --salvage` continues without it"
         }
         HybridError::Unreadable { .. } => {
             "to give these sectors up: `umbrella disk detach --keep-cache`, then `umbrella disk attach --salvage`"
@@ -63,7 +68,8 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
 fn of_contents(contents: &Contents) -> &'static str {
     match contents {
         Contents::LogOf(_) | Contents::LogInUse => {
-            "`umbrella disk detach --dissolve` ends that pair (--forget-flash where its disk goes on without it); --force writes over it"
+            "`umbrella disk detach --dissolve` ends that pair (--forget-flash keeps its disk in use without the \
+            flash); --force writes over it"
         }
         Contents::HalfWith(_) => {
             "`umbrella disk detach` brings it to the disk (with --forget-flash if the flash is lost)"
@@ -77,12 +83,14 @@ fn of_store(error: &LogStoreError) -> Option<&'static str> {
         LogStoreError::Superblock { source, .. } => return of_superblock(source),
         LogStoreError::Checkpoints { .. } => "`umbrella disk salvage` copies the data out",
         LogStoreError::FlushedLost { .. } => {
-            "to go on without what is lost: `attach` or `serve` with --salvage; to copy all that is left, later data too: `umbrella disk salvage`; to read the state before the damage: --read-only"
+            "to continue without what is lost: `attach` or `serve` with --salvage; to copy all that is left, later \
+            data too: `umbrella disk salvage`; to read the state before the damage: --read-only"
         }
-        LogStoreError::LogUnreadable { .. } => "--salvage goes on without it, --read-only reads what is left",
+        LogStoreError::LogUnreadable { .. } => "--salvage continues without it, --read-only reads what is left",
         LogStoreError::Doubtful { source, .. } => return of_store(source),
         LogStoreError::MapPage { .. } => {
-            "`umbrella disk salvage` copies the rest, and what the log still has of them; `attach` or `serve` with --salvage goes on without them"
+            "`umbrella disk salvage` copies the rest, and what the log still has of them; `attach` or `serve` with \
+            --salvage continues without them"
         }
         LogStoreError::Damaged { .. } | LogStoreError::Unverified { .. } | LogStoreError::Lost { .. } => {
             "`umbrella disk salvage` copies what is left"

@@ -35,7 +35,8 @@ fn of_warning(warning: &Warning) -> Option<String> {
         Warning::DirectoriesDiffer { mount, .. } => {
             let mount = mount.to_string_lossy();
             format!(
-                "to list them: {}. To make the copies equal: the same without --dry-run; `--like BRANCH` makes them as on that branch",
+                "to list them: {}. To make the copies equal: the same without --dry-run; `--like BRANCH` copies what \
+                that branch has",
                 command(["repair", "--equalise", &mount, "--dry-run"])
             )
         }
@@ -72,9 +73,10 @@ fn of_warning(warning: &Warning) -> Option<String> {
 fn of_pool(error: &PoolError) -> Option<String> {
     Some(match error {
         PoolError::BranchMissing { name, .. } => {
-            format!("start with `{}` to go on without it", shell_words(["--allow-missing", name]))
+            format!("start with `{}` to continue without it", shell_words(["--allow-missing", name]))
         }
         PoolError::Sync(_) => "`umbrella status` names files that cannot leave the staging area".to_owned(),
+        PoolError::Unsynced { .. } => "what was written in the last two minutes before may be lost; bring the disk back, look at the files, and run `umbrella sync` again".to_owned(),
         PoolError::StagedLeft { .. } => {
             format!("see `umbrella status`, make room and try again ({LAZY})")
         }
@@ -84,7 +86,7 @@ fn of_pool(error: &PoolError) -> Option<String> {
                 AddedAs::New => "--require-mount false",
                 AddedAs::InPlace => "--force",
             };
-            format!("with {anyway} the directory itself is used")
+            format!("to use the directory itself, add {anyway}")
         }
         PoolError::NotDrained { name, .. } => {
             format!("correct that and run the command again, or {}", stop_drain(name))
@@ -97,7 +99,7 @@ fn of_pool(error: &PoolError) -> Option<String> {
             format!("see `umbrella status`, and run the command again, or {}", stop_drain(name))
         }
         PoolError::DrainEnded { name } => {
-            format!("{} goes on after the next mount", command(["branch", "drain", name]))
+            format!("continue with {} after the next mount", command(["branch", "drain", name]))
         }
         PoolError::NothingToRecord { .. } => "set a policy with `umbrella write-back set`".to_owned(),
         PoolError::RecordUnderWay { .. } => "end it with --stop first".to_owned(),
@@ -108,14 +110,14 @@ fn of_pool(error: &PoolError) -> Option<String> {
             format!("run {} first, or replace it with --force", command(["branch", "drain", name]))
         }
         PoolError::StillInPlace { name, .. } => format!(
-            "mount the new disk there first, or say where it is: {}",
+            "mount the new disk there first, or give its path: {}",
             command(["branch", "replace", name, "PATH"])
         ),
-        PoolError::BranchUnreadable { .. } => "to go on anyway, add --force".to_owned(),
+        PoolError::BranchUnreadable { .. } => "to continue anyway, add --force".to_owned(),
         PoolError::Unmount { path, .. } => {
             let path = path.to_string_lossy();
             format!(
-                "find who uses it: `{}`; detach it anyway: {}",
+                "see which programs use it: `{}`; detach it anyway: {}",
                 shell_words(["lsof", &path]),
                 command(["unmount", "--lazy", &path])
             )
@@ -131,10 +133,10 @@ fn of_branch(error: &BranchError) -> Option<String> {
             format!("if the folder was deleted: {}", replace(name))
         }
         BranchError::Another { name, theirs: None, .. } => {
-            format!("to take it in as a new branch: {}", replace(name))
+            format!("to add it as a new branch: {}", replace(name))
         }
         BranchError::ReplacedElsewhere { path, name, .. } => {
-            format!("to take \"{}\" in instead: {}", path.display(), replace(name))
+            format!("to use \"{}\" instead: {}", path.display(), replace(name))
         }
         BranchError::Covered { pool, .. } => {
             format!("unmount it first ({})", command(["unmount", &pool.to_string_lossy()]))
@@ -144,7 +146,7 @@ fn of_branch(error: &BranchError) -> Option<String> {
                 .to_owned()
         }
         BranchError::Marker { .. } => {
-            "or remove it, and take the branch in as a new one with `umbrella branch replace`".to_owned()
+            "or remove it, and add the branch as a new one with `umbrella branch replace`".to_owned()
         }
         _ => return None,
     })
@@ -229,7 +231,7 @@ mod tests {
             "branch \"b\" still holds files (for example /film); run `umbrella branch drain b` first, or remove it with --force to hide them"
         );
         let missing = PoolError::BranchMissing { name: "b c".to_owned(), reason: "gone".to_owned() };
-        assert_eq!(of(&missing).unwrap(), "start with `--allow-missing 'b c'` to go on without it");
+        assert_eq!(of(&missing).unwrap(), "start with `--allow-missing 'b c'` to continue without it");
         let open = BranchError::Open { path: "/mnt/a".into(), source: Errno::NOENT };
         assert_eq!(of(&open), None);
     }

@@ -1,8 +1,8 @@
 //! `umbrella advise`: what to set for a disk or a pool, from recorded requests.
 //!
-//! Steps: record or read the requests, make the runs that [`umbrella_lab::advice`] plans on all processors, print what
-//! it judges, and write it to the configuration if that is asked for. All or nothing: a run that is missing could have
-//! been the best.
+//! Steps: record or read the requests, make the runs that [`umbrella_lab::advice`] plans on all processors, and print
+//! what it judges. With `--apply`, write it to the configuration. All or nothing: a run that is missing could have been
+//! the best.
 
 mod apply;
 mod configuration;
@@ -36,11 +36,11 @@ use crate::text::visible_path;
 use configuration::Fragment;
 use simulate::{Interrupted, Simulator};
 
-/// Say what to set for a disk or a pool: write-back policy, memory, flash and sleep.
+/// Recommend settings for a disk or a pool: write-back policy, memory, flash and sleep.
 ///
-/// Simulates recorded requests on a modelled disk with each setting and three seeds. Prints the best setting, what it
-/// gains and costs against what you have today, and the lines for the configuration; where the seeds differ as much, it
-/// says "no difference". Changes nothing without --apply.
+/// Simulates recorded requests on a modelled disk with each setting and three seeds. Prints the best setting, its gain
+/// and cost compared with your present one, and the lines for the configuration. Where seeds differ as much as settings
+/// do, it says "no difference". Changes nothing without --apply.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -53,8 +53,7 @@ EXAMPLES:
   umbrella advise day.csv.gz --json | jq .write_back.best")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(crate) struct AdviseArgs {
-    /// Traces of one disk, plain or compressed (gzip, Zstandard); `-` is standard input. What they show together
-    /// counts.
+    /// Traces of one disk, plain or compressed (gzip, Zstandard); `-` is standard input. Several traces count as one.
     #[arg(required_unless_present_any = ["device", "pool"], value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Record this disk first: a whole block device. Needs root.
@@ -63,27 +62,28 @@ pub(crate) struct AdviseArgs {
     /// Record the disks of this pool first: its mount point, any path inside it, or its configuration. Needs root.
     #[arg(long, value_name = "POOL", conflicts_with = "traces")]
     pool: Option<PathBuf>,
-    /// Record for so long; Ctrl-C ends it early, and advises on what there is.
+    /// Record for this time; Ctrl-C ends the recording early, and the advice uses what was recorded.
     #[arg(long = "for", value_name = "TIME", default_value = "1h", value_parser = parse_duration)]
     #[arg(conflicts_with = "traces")]
     time: Duration,
     /// Keep the recording, compressed if its name ends with .gz or .zst; of several disks, each gets its own file.
     #[arg(long, value_name = "FILE", conflicts_with = "traces")]
     save: Option<PathBuf>,
-    /// Write the lines for the branches to the pool's configuration, and put them in force; shows them and asks first.
+    /// Write the lines for the branches to the pool's configuration and put them in force, after showing them and
+    /// asking.
     #[arg(long, requires = "pool", conflicts_with_all = ["traces", "device"])]
     apply: bool,
     /// With --apply, do not ask.
     #[arg(long, requires = "apply")]
     yes: bool,
-    /// The disk that is modelled (umbrella lab list disks), or the file of a drive's profile: its name has a / or ends
-    /// in .toml (umbrella bench disk) [default: modern; for a recorded disk without a motor, sata_ssd].
+    /// The disk to model (umbrella lab list disks), or the file of a drive's profile (umbrella bench disk). The name of
+    /// a file has a / or ends in .toml [default: modern; for a recorded disk without a motor, sata_ssd].
     #[arg(long, value_name = "PROFILE", value_parser = one_name)]
     disk: Option<String>,
-    /// Memory for file pages that the machine has today; a quarter and four times as much are tried too.
+    /// Memory for file pages that the machine has today; a quarter and four times as much are simulated too.
     #[arg(long, value_name = "SIZE", default_value = "512MiB", value_parser = memory)]
     memory: ByteSize,
-    /// Simulate so many requests of all traces together, the first of each; more take longer.
+    /// Number of requests to simulate, in all traces together, from the start of each; more take longer.
     #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = whole(1..=50_000_000))]
     requests: u32,
     /// The same as --requests 20000.
@@ -112,11 +112,11 @@ fn memory(text: &str) -> Result<ByteSize, String> {
     if MEMORY.contains(&size) {
         Ok(size)
     } else {
-        Err(format!("a size from {} to {} is wanted", MEMORY.start(), MEMORY.end()))
+        Err(format!("give a size from {} to {}", MEMORY.start(), MEMORY.end()))
     }
 }
 
-/// All that is said of a disk, as `--json` prints it.
+/// The report about a disk, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct DiskAdviceReport {
     traces: Vec<Simulated>,
@@ -145,7 +145,7 @@ impl AdviseArgs {
         let done = if self.pool.is_some() { pool::advise(&self) } else { self.advise() };
         done.or_else(|error| match error.downcast::<Interrupted>() {
             Ok(Interrupted(code)) => {
-                tell!("interrupted: no advice, since not all was simulated (--quick takes less time)");
+                tell!("interrupted: no advice, because the simulation was not complete (--quick takes less time)");
                 Ok(code)
             }
             Err(error) => Err(with_hint(error)),

@@ -22,11 +22,12 @@ pub(super) struct Asker {
 }
 
 impl Asker {
-    /// With `yes` nothing is asked. Without a terminal somebody must have said it.
+    /// With `yes` nothing is asked. Without a terminal `yes` is needed.
     pub(super) fn new(yes: bool, what: &str) -> anyhow::Result<Asker> {
         if !yes && !std::io::stdin().is_terminal() {
             bail!(
-                "{what} asks before each step, and standard input is no terminal: give --yes to do it without questions"
+                "{what} asks before each step, but standard input is not a terminal: give --yes to answer every \
+                question with yes"
             );
         }
         Ok(Asker { yes_to_all: yes })

@@ -16,9 +16,9 @@ pub(super) const TO: u32 = 5_000;
 
 /// Move files between the members of a group until they are about equally full.
 ///
-/// It moves as few bytes as it can, and files only between branches that their own rule treats alike. A directory that
-/// is kept together moves as a whole. Ctrl-C stops it: it says what is done and what is left, and another run goes on;
-/// it ends with 130 then. Ends with 1 when a file could not be moved.
+/// Moves as few bytes as it can, and only between branches that a file's own rule treats alike. A directory that is
+/// kept together moves as a whole. Ctrl-C stops the work and shows what is done and what is left; run the command again
+/// to continue. The exit code is 130 then, and 1 when a file could not be moved.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -32,7 +32,7 @@ pub(crate) struct BalanceArgs {
     /// How far apart the used shares of two members may be at the end [default: 5%].
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     to: Option<u32>,
-    /// Only say what would move.
+    /// Only show what would move.
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Move at most this much a second [default: the bandwidth of `[enforce]`].

@@ -1,9 +1,13 @@
 //! Requests of real disks, from the kernel's block tracepoints.
 //!
-//! Steps: an own tracing instance (so that nobody else's tracing is disturbed), the event filtered by device, its
-//! `trace_pipe` read until whoever records has enough; then the event is switched off, what is left is read, and the
-//! instance removed. It is removed whatever happens; what a killed recorder left behind, the next one clears away. A
-//! recording cannot be repeated: what was recorded is kept, whatever goes wrong afterwards.
+//! Steps:
+//!
+//! 1. Make a tracing instance of its own, so that other users of tracing are not disturbed. Filter the event by device.
+//! 2. Read the instance's `trace_pipe` until the recorder has enough.
+//! 3. Switch the event off, read the rest, and remove the instance.
+//!
+//! The instance is removed whatever happens; the next recorder clears away what a killed one left behind. A recording
+//! cannot be repeated, so it is kept, whatever goes wrong afterwards.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -47,7 +51,7 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How often a disk that is never idle is read before anything else is looked at.
 const READS_BETWEEN_LOOKS: usize = 64;
 
-/// Refuses whoever may not record.
+/// Fails for users that may not record.
 pub(super) fn require_root() -> anyhow::Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("recording needs root (the kernel's tracepoints are for root only)");
@@ -97,7 +101,7 @@ impl Device {
         }
         let device = Device { major, minor };
         if !device.is_there() {
-            bail!("{} has no medium: nothing can be recorded", visible_path(path));
+            bail!("{} has no medium: insert one before you record", visible_path(path));
         }
         Ok(device)
     }
@@ -285,7 +289,7 @@ impl<'a> Recording<'a> {
         Ok(Recording { pipe, instance, event, tracks, unread: Vec::new(), origin: None, lost: 0 })
     }
 
-    /// Records until it is `done`, which is told how many requests there are of each disk.
+    /// Records until it is `done`, which gets the number of requests of each disk.
     pub(super) fn until(&mut self, mut done: impl FnMut(&[u64]) -> bool) -> anyhow::Result<()> {
         while !done(&self.written()) {
             self.wait()?;
@@ -312,7 +316,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Takes what is there, in at most so many reads.
+    /// Takes what is there, in at most `reads` reads.
     fn drain(&mut self, reads: usize) -> anyhow::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         for _ in 0..reads {

@@ -30,8 +30,8 @@ enum BranchCommand {
     Replace(replace::ReplaceArgs),
     /// Move every file of a branch elsewhere, and place nothing new there.
     ///
-    /// This holds until the branch is removed, replaced, or drained with --stop, over unmounts and restarts too. Ctrl-C
-    /// ends the walk only; run the command again to go on.
+    /// This holds until you remove or replace the branch, or give --stop; it survives unmounts and restarts. Ctrl-C
+    /// ends only the walk; run the command again to continue.
     #[command(after_help = "\
 EXAMPLES:
   umbrella branch drain usb
@@ -51,8 +51,8 @@ EXAMPLES:
     },
     /// Reset the error counts of a branch after you have repaired its disk.
     ///
-    /// `umbrella status` calls a branch failing from the first error of its disk on, until you run this or replace the
-    /// branch. After another error it is failing again.
+    /// `umbrella status` marks a branch as failing after the first error of its disk, until you run this command or
+    /// replace the branch. After another error it is failing again.
     #[command(after_help = "\
 EXAMPLES:
   umbrella branch clear-errors usb

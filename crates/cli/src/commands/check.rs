@@ -17,9 +17,9 @@ use crate::text::{count, quoted, visible, visible_path};
 
 /// Check a configuration: errors, oddities, and rules that can never match.
 ///
-/// Ends with 1 when there are errors; warnings alone, also of branches that are not there, end with 0.
+/// Ends with 1 when there are errors. Warnings alone end with 0, also when a branch is missing.
 ///
-/// With --import it also reads the branches, and says what their files become in one tree. It changes nothing on the
+/// With --import it also reads the branches and shows what their files become in one tree. It changes nothing on the
 /// disks.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -38,16 +38,16 @@ pub(crate) struct CheckArgs {
     json: bool,
 }
 
-/// What is looked for in the branches.
+/// What to look for in the branches.
 #[derive(Debug, Args)]
 struct ImportArgs {
     /// Look through the branches: files on several of them, directories that differ, names that differ only in case.
     #[arg(long)]
     import: bool,
-    /// With --import: compare the copies of a file that have one size, byte for byte. Reads all of them.
+    /// With --import: compare copies of the same size byte for byte. Reads all of them.
     #[arg(long, visible_alias = "hash", requires = "import")]
     compare: bool,
-    /// With --import: show every finding, not only some of each kind.
+    /// With --import: show every finding, not just some of each kind.
     #[arg(long, requires = "import")]
     all: bool,
 }

@@ -19,11 +19,11 @@ use crate::survey::{Contents, Totals};
 use crate::text::{count, visible_path};
 use crate::{covers, mounts, output};
 
-/// Say what the machine and a pool lack, and what to do about it.
+/// Show what is wrong with the machine and a pool, and what to do about it.
 ///
-/// It only reads. It looks at the kernel, at limits and at what dead daemons left; of a pool, mounted or not, at its
-/// configuration, its branches and how they are mounted, at what mounts it at boot, and at the files of its branches.
-/// Ends with 1 when there is a problem; remarks alone end with 0.
+/// Changes nothing. Checks the kernel, limits, and what dead daemons left behind. For a pool, mounted or not, it checks
+/// the configuration, the branches and their mounts, what mounts the pool at boot, and the files of the branches. Ends
+/// with 1 when there is a problem; remarks alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -34,7 +34,7 @@ EXAMPLES:
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     pool: PoolArg,
-    /// Do not look through the files of the branches (`umbrella check --import` does it alone).
+    /// Do not check the files of the branches (`umbrella check --import` checks only these).
     #[arg(long)]
     quick: bool,
     /// Print JSON.
@@ -82,7 +82,7 @@ impl DoctorArgs {
                 Some(pool) => pool,
                 None => match pool::find(Some(path)) {
                     Ok(pool) => return Ok(Some((path.to_owned(), status(&pool)))),
-                    // What is wrong with it is told below.
+                    // Its faults are reported below.
                     Err(PoolError::Config(_)) => return Ok(Some((path.to_owned(), None))),
                     Err(error) => return Err(error.into()),
                 },
@@ -115,7 +115,7 @@ impl DoctorArgs {
             // Where the pool is mounted its tree is in the mount point, and its daemon says which branches it has.
             match finding.missing_branch() {
                 Some(_) if !mounted => report.items.push(Diagnostic::problem("configuration", text).split()),
-                // What a daemon left hidden is told with the machine's state.
+                // Paths that a daemon left hidden are reported with the machine's state.
                 None if finding.is_left_hidden() => {}
                 None if !(mounted && finding.is_of_mount_point()) => {
                     report.items.push(Diagnostic::remark("configuration", text));
@@ -127,7 +127,7 @@ impl DoctorArgs {
         report.items.extend(branches::items(&config.spec.branches));
         report.items.extend(at_boot(file, &config));
         if let (Err(reason), false) = (&revealed, self.quick) {
-            report.items.push(Diagnostic::remark("files", format!("they were not looked through: {reason:#}")));
+            report.items.push(Diagnostic::remark("files", format!("not checked: {reason:#}")));
         } else if !self.quick {
             let totals = import::survey(&config, Contents::Sizes, Show::Nothing)?;
             let advice = render::advice(&totals, &file.to_string_lossy());

@@ -25,7 +25,7 @@ use crate::{covers, mounts, output};
 /// Which of different copies keeps the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Keep {
-    /// The one that the pool shows.
+    /// The newest copy, which the pool shows.
     Newest,
 }
 
@@ -313,7 +313,7 @@ impl Deduplicator<'_> {
         } else {
             let would = if self.wanted.dry_run { "would be " } else { "" };
             let mut line = format!(
-                "{} on several branches: {} ({bytes}) {would}deleted, {renamed} {would}renamed, {left} left as they are",
+                "{} on several branches: {} ({bytes}) {would}deleted, {renamed} {would}renamed, {left} left unchanged",
                 count(*files, "file"),
                 if *deleted == 1 { "1 copy".to_owned() } else { format!("{deleted} copies") }
             );

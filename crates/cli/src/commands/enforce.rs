@@ -19,9 +19,9 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Walk the pool and move every file to where it belongs.
 ///
-/// Access times are not touched, and files that are open for writing stay. Ctrl-C stops it: it says what is done and
-/// what is left, and another run goes on; it ends with 130 then. Ends with 1 when a file could not be moved, also
-/// because no branch of its list has room.
+/// Keeps access times, and skips files that are open for writing. Ctrl-C stops the work and shows what is done and what
+/// is left; run the command again to continue. The exit code is 130 then, and 1 when a file could not be moved, for
+/// example because no branch of its list has room.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -31,7 +31,7 @@ EXAMPLES:
 pub(crate) struct EnforceArgs {
     #[command(flatten)]
     pool: PoolArg,
-    /// Only say what would move.
+    /// Only show what would move.
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Move at most this much a second [default: the configuration's].

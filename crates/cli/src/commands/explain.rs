@@ -16,11 +16,10 @@ use crate::pool::{self, Pool, PoolError};
 use crate::text::{quoted, visible_path};
 use crate::{output, render};
 
-/// Say where a file is, where it belongs, and which rule decides.
+/// Show where a file is, where it belongs, and which rule decides.
 ///
-/// The file need not exist: a path that does not is explained as a new file. With --pool, a path that is not inside the
-/// mount is taken as one inside the pool, beginning at its root. With --what-if a file is explained that does not
-/// exist.
+/// The file need not exist: a missing path is explained as a new file. With --pool, a path outside the mount counts as
+/// a path inside the pool, beginning at its root. With --what-if you describe the file, and the real one is ignored.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -32,8 +31,8 @@ pub(crate) struct ExplainArgs {
     /// Paths in a mounted pool.
     #[arg(required_unless_present = "what_if", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// A file that does not exist, or another than the one there: path=/x,size=2GiB,mtime=30d. Also uid, gid, user,
-    /// group, mode, links, type, atime, ctime, btime and xattr.NAME. Without a size it is new.
+    /// Explain a file with these properties instead: path=/x,size=2GiB,mtime=30d. Also uid, gid, user, group, mode,
+    /// links, type, atime, ctime, btime and xattr.NAME. Without a size it is a new file.
     #[arg(long, value_name = "FACTS", value_parser = what_if::parse)]
     what_if: Option<HypotheticalFile>,
     #[command(flatten)]

@@ -14,10 +14,10 @@ use crate::mergerfs::{self, OptionNote, Translation};
 use crate::text::{quoted, visible, visible_path};
 use crate::{config, output};
 
-/// Write the configuration that is equal to a mergerfs mount, and name what has no equal.
+/// Convert a mergerfs mount to a configuration, and list the options that have no equivalent.
 ///
-/// It reads nothing but the text that it is given (or, for a mount point, the line of it in /etc/fstab). The branches
-/// need not be mounted.
+/// Reads only the text that you give it (or, for a mount point, its line in /etc/fstab). The branches need not be
+/// mounted.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -33,7 +33,7 @@ pub(crate) struct FromMergerfsArgs {
     /// Write a new file, and check it [default: print the configuration].
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Print JSON: the configuration, and what is to be said of the options.
+    /// Print JSON: the configuration, and a remark on each option that needs one.
     #[arg(long, conflicts_with = "output")]
     json: bool,
     /// An fstab line, a command line, options, or a mount point in /etc/fstab; `-` reads standard input. It comes last.
@@ -113,7 +113,7 @@ fn line_of(mount: &str) -> anyhow::Result<String> {
     };
     match text.lines().find(is_it) {
         Some(line) => Ok(line.to_owned()),
-        None => bail!("{} has no line for {}: give the options of the mount", fstab.display(), quoted(mount)),
+        None => bail!("{} has no line for {}: give the mount's options instead", fstab.display(), quoted(mount)),
     }
 }
 

@@ -13,15 +13,15 @@ use crate::survey::{Contents, Finding, Root, Step, Totals, walk};
 use crate::text::{count, visible_path};
 use crate::{covers, mounts, output};
 
-/// So many findings of a kind are shown; the others are counted.
+/// Most findings of a kind that are shown; the others are counted.
 const SHOWN: u64 = 20;
-/// How often a line tells how far the walk is, where no bar can.
+/// Interval between two lines that show how far the walk is, where no bar can.
 const LINE_EVERY: Duration = Duration::from_secs(30);
 
 /// How findings are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Show {
-    /// A line each, so many of a kind at most.
+    /// A line each, at most [`SHOWN`] of a kind.
     Some,
     /// A line each.
     All,

@@ -18,9 +18,9 @@ use crate::{mounts, output};
 
 /// Write a first configuration for these directories, or for all mounted disks.
 ///
-/// It looks at each directory, tells flash from rotating disks, and writes a configuration with comments, which it then
-/// checks. It changes no disk, mounts nothing, and never writes over a file. Without PATH it asks of every mounted disk
-/// whether to use it.
+/// Looks at each directory, tells flash from rotating disks, writes a configuration with comments, and checks it. It
+/// changes no disk, mounts nothing, and never overwrites a file. Without PATH it asks for every mounted disk whether to
+/// use it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -32,7 +32,7 @@ pub(crate) struct InitArgs {
     /// Directories that become branches; usually mounted disks.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Where the tree is to appear.
+    /// The mount point of the pool.
     #[arg(long, value_name = "DIR", default_value = "/srv/pool")]
     mount: PathBuf,
     /// Write a new file, and check it [default: print the configuration].
@@ -49,7 +49,7 @@ pub(crate) struct InitArgs {
 impl InitArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(file) = self.output.as_ref().filter(|file| mounts::is_file(file)) {
-            bail!("{} exists, and is left as it is: remove it, or name another file", visible_path(file));
+            bail!("{} already exists and was not changed: remove it, or name another file", visible_path(file));
         }
         let storages = if self.paths.is_empty() { self.choose()? } else { self.given()? };
         if storages.is_empty() {
@@ -143,7 +143,7 @@ fn described(branch: &BranchTable, storage: &Storage) -> serde_json::Value {
 fn outline(mount: &Path, storages: &[Storage]) -> anyhow::Result<Outline> {
     let text = |path: &Path| match path.to_str() {
         Some(text) => Ok(text.to_owned()),
-        None => bail!("{} is no UTF-8, which a configuration must be: rename it", visible_path(path)),
+        None => bail!("{} is not UTF-8, as a configuration must be: rename it", visible_path(path)),
     };
     let paths = storages.iter().map(|storage| text(&storage.path)).collect::<anyhow::Result<Vec<_>>>()?;
     let names = branch_names(&paths.iter().map(String::as_str).collect::<Vec<_>>());

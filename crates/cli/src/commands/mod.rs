@@ -105,7 +105,7 @@ impl Command {
             Command::Bench(args) => args.run(),
             Command::Completions(args) => args.run(),
             Command::Governor(_) => {
-                anyhow::bail!("`umbrella governor` is called `umbrella write-back run` now (its options are the same)")
+                anyhow::bail!("`umbrella governor` is now called `umbrella write-back run` (its options are the same)")
             }
         }
     }

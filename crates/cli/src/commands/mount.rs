@@ -28,13 +28,13 @@ use crate::text::{quoted, quoted_list, visible_path};
 EXAMPLES:
   umbrella mount pool.toml                          in the foreground
   umbrella mount pool.toml --daemon                 return when the mount is ready
-  umbrella mount pool.toml --allow-missing usb      go on without the branch \"usb\"
+  umbrella mount pool.toml --allow-missing usb      continue without the branch \"usb\"
   mount -t fuse.umbrella /etc/umbrella/pool.toml /srv/pool
                                                     the same from fstab (docs/mounting.md)")]
 pub(crate) struct MountArgs {
     /// The configuration file.
     config: PathBuf,
-    /// Go to the background once the mount is ready; if it fails, say why and end with 1.
+    /// Go to the background once the mount is ready. If it fails, print the reason and end with 1.
     #[arg(short, long)]
     daemon: bool,
     /// Stay in the foreground (the default).
@@ -52,8 +52,8 @@ pub(crate) struct MountArgs {
     /// General options of mount(8): ro, nosuid, nodev, noexec, noatime... (separated by commas).
     #[arg(short, long, value_name = "OPTIONS", value_delimiter = ',', value_parser = mount_options::checked)]
     options: Vec<String>,
-    /// Add a line for each request of the kernel to this file: operation, node, name, time in the daemon, result
-    /// (docs/performance.md). It may not lie in the pool.
+    /// Write a line for each kernel request to this file: operation, node, name, time in the daemon, result
+    /// (docs/performance.md). The file must be outside the pool.
     #[arg(long, value_name = "FILE")]
     trace_requests: Option<PathBuf>,
     /// What the table of mounts shows as the source [default: the mount point].
@@ -142,7 +142,7 @@ impl MountArgs {
     }
 }
 
-/// A daemon that was killed left the paths of its branches covered. A configuration with mistakes is told of later.
+/// A daemon that was killed left the paths of its branches covered. Mistakes in the configuration are reported later.
 fn uncover_what_was_left(config: &Path, at: Option<&Path>) {
     let Ok(config) = config::read(config) else { return };
     let mount = crate::mounts::resolve(at.unwrap_or(&config.spec.mount));

@@ -18,13 +18,13 @@ use crate::{output, render};
 
 /// Make the copies of directories equal on all branches, or delete equal copies of files.
 ///
-/// --equalise: where a directory's copies differ in owner, mode or ACL the pool shows what all of them allow and
-/// changes no disk. This walks the directories below PATH, lists those that differ, then gives all their copies what is
-/// shown, or what one branch has.
+/// --equalise: where a directory's copies differ in owner, mode or ACL, the pool shows only what all of them allow.
+/// This command walks the directories below PATH, lists those that differ, then sets all their copies to what the pool
+/// shows, or to the copy of one branch.
 ///
-/// --duplicates: of a file that several branches have the pool shows the newest copy. This deletes another one when it
-/// is equal byte for byte, with the same owner, mode and attributes, has no other name and is not open. The pool must
-/// not be mounted. It asks before each step.
+/// --duplicates: when several branches hold a file, the pool shows the newest copy. This command deletes another copy
+/// if it is equal byte for byte, has the same owner, mode and attributes, has no other name, and is not open. The pool
+/// must not be mounted. The command asks before each step.
 ///
 /// Ends with 1 when something failed.
 #[derive(Debug, Args)]
@@ -41,19 +41,19 @@ pub(crate) struct RepairArgs {
     /// A directory in a mounted pool; all directories below it are checked too.
     #[arg(long, value_name = "PATH")]
     equalise: Option<PathBuf>,
-    /// The configuration of a pool that is not mounted; its files on several branches are looked at.
+    /// The configuration of a pool that is not mounted; the command checks its files on several branches.
     #[arg(long, value_name = "CONFIG")]
     duplicates: Option<PathBuf>,
-    /// The branch whose copies are right [default: what is shown].
+    /// The branch whose copies are right [default: what the pool shows].
     #[arg(long, value_name = "BRANCH", conflicts_with = "duplicates")]
     like: Option<String>,
-    /// Which of different copies keeps the name; the others are renamed [default: they are left as they are].
+    /// Which of different copies keeps the name; the others are renamed [default: leave them unchanged].
     #[arg(long, value_enum, requires = "duplicates")]
     keep: Option<Keep>,
-    /// Ask nothing, and delete and rename all that can be.
+    /// Delete and rename everything possible without asking.
     #[arg(short, long, requires = "duplicates")]
     yes: bool,
-    /// Only say what differs, or what would be done.
+    /// Only show what differs, or what would be done.
     #[arg(short = 'n', long)]
     dry_run: bool,
     #[command(flatten)]

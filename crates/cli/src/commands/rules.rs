@@ -23,12 +23,11 @@ pub(crate) struct RulesArgs {
 
 #[derive(Debug, Subcommand)]
 enum RulesCommand {
-    /// Use an edited configuration from now on.
+    /// Put an edited configuration in force.
     ///
-    /// Prints what changes. No file moves at once: files are checked again when they are closed, and by
-    /// `umbrella enforce`. `mount`, `transport`, the paths of branches, `path` and `volatile` of `[staging]` cannot
-    /// change while the pool is mounted: a configuration that changes them is refused. To add and remove branches, use
-    /// `umbrella branch`.
+    /// Prints what changes. No file moves at once: rules are checked when a file is closed, and by `umbrella enforce`.
+    /// A configuration that changes `mount`, `transport`, the path of a branch, or `path` or `volatile` of `[staging]`
+    /// is refused while the pool is mounted. To add and remove branches, use `umbrella branch`.
     #[command(after_help = "\
 EXAMPLES:
   umbrella rules reload --dry-run                        what an edit would change

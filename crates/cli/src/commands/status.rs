@@ -14,10 +14,10 @@ use crate::pool::{Pool, PoolError};
 use crate::text::visible_path;
 use crate::{mounts, output, render};
 
-/// Show branches, space, rules and for how many files they decided.
+/// Show branches, their space, and how many files each rule decided on.
 ///
-/// With several pools mounted and none named, a line for each (with --json an array); in the directory of one, that
-/// one.
+/// With several pools mounted, prints a line for each (with --json an array), unless you name a pool or are in its
+/// directory.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -182,7 +182,7 @@ impl Temporary {
         let path = target.with_file_name(hidden);
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder.filter(|folder| !folder.exists()) {
-            bail!("{}: there is no directory {} (make it first)", visible_path(target), visible_path(folder));
+            bail!("{}: the directory {} does not exist (create it first)", visible_path(target), visible_path(folder));
         }
         let mut stage = progress.stage();
         let file = OpenOptions::new()

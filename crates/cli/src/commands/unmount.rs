@@ -35,10 +35,10 @@ EXAMPLES:
 pub(crate) struct UnmountArgs {
     #[command(flatten)]
     pool: PoolArg,
-    /// If the daemon does not unmount in time, abort its requests and detach the tree.
+    /// If the daemon does not unmount in time, abort its requests and detach the mount.
     #[arg(short, long)]
     force: bool,
-    /// Detach the tree at once; the daemon ends when the last open file is closed.
+    /// Detach the mount at once; the daemon ends when the last open file is closed.
     #[arg(short, long, conflicts_with = "force")]
     lazy: bool,
     /// Print JSON: what became of the mount is "unmounted", or "detached" with the reason.
@@ -137,7 +137,7 @@ fn wait_until_gone(mount: &Path, daemon: Option<OwnedFd>) -> anyhow::Result<()> 
     let ended =
         poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&left)).context("waiting for the daemon to end")?;
     if ended == 0 {
-        tracing::warn!("the daemon keeps running: files that were opened before are still in use");
+        tracing::warn!("the daemon keeps running until the files that are still open are closed");
     }
     Ok(())
 }

@@ -30,14 +30,18 @@ impl WholeFile {
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
-            bail!("{option} {}: there is no directory {} (make it first)", visible_path(path), visible_path(folder));
+            bail!(
+                "{option} {}: the directory {} does not exist (create it first)",
+                visible_path(path),
+                visible_path(folder)
+            );
         }
         let part = part_of(path);
         let made = fs::File::create_new(&part).and_then(|_| fs::remove_file(&part));
-        made.with_context(|| format!("{option} {}: nothing can be written there", visible_path(path)))?;
+        made.with_context(|| format!("{option} {}: cannot write there", visible_path(path)))?;
         let Ok(there) = fs::metadata(path) else { return Ok(()) };
         if !there.is_file() {
-            bail!("{option} {}: this is no file (give the name of the {is}, such as {example})", visible_path(path));
+            bail!("{option} {}: not a regular file (give the name of the {is}, such as {example})", visible_path(path));
         }
         let same = |source: &Path| {
             fs::metadata(source).is_ok_and(|source| (source.dev(), source.ino()) == (there.dev(), there.ino()))

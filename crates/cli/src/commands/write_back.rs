@@ -27,7 +27,7 @@ pub(crate) struct WriteBackArgs {
 
 #[derive(Debug, Subcommand)]
 enum WriteBackCommand {
-    /// Show how much is dirty, how fast it is written back, and in how long runs.
+    /// Show how much is dirty, how fast it is written back, and how long the runs are.
     #[command(after_help = "\
 EXAMPLES:
   umbrella write-back show
@@ -48,7 +48,7 @@ EXAMPLES:
 
 /// Change the policy of a branch, or its limit, until the pool is unmounted.
 ///
-/// Dirty pages are not forgotten. `umbrella lab list policies` names them; "kernel" leaves the order to the kernel.
+/// No dirty page is lost. `umbrella lab list policies` lists the policies; "kernel" leaves the order to the kernel.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -61,12 +61,12 @@ struct SetArgs {
     branch: String,
     /// The policy with its parameters, or "kernel".
     policy: String,
-    /// Hold writers back so that no more than this is dirty; "auto", as at first, follows the kernel's threshold
+    /// Hold writers back so that no more than this is dirty; "auto", the initial value, follows the kernel's threshold
     /// [default: unchanged].
     #[arg(long, value_name = "SIZE", value_parser = threshold)]
     limit: Option<ThresholdChange>,
-    /// Begin write-back above this; "auto" is half of the limit, also where the value is no longer below it [default:
-    /// unchanged].
+    /// Begin write-back above this; "auto" is half of the limit, and replaces a value that is no longer below it
+    /// [default: unchanged].
     #[arg(long, value_name = "SIZE", value_parser = threshold)]
     background: Option<ThresholdChange>,
     #[command(flatten)]

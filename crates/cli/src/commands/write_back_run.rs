@@ -21,12 +21,12 @@ use crate::{output, pool};
 const LINE_EVERY: Duration = Duration::from_secs(60);
 const SHOW_EVERY: Duration = Duration::from_secs(1);
 
-/// Order the write-back of any mounted file system, also one that is in no pool (needs root).
+/// Order the write-back of any mounted file system, in a pool or not (needs root).
 ///
 /// The kernel reports which pages become dirty (BPF). Their write-back starts a little before the kernel would begin,
-/// in the order of a policy. It stays in the foreground until Ctrl-C or SIGTERM, and changes nothing that lasts:
-/// without it, or when it is killed, the kernel writes back as ever. Writers are never held back, so the kernel handles
-/// sustained overload.
+/// in the order of a policy. The command runs in the foreground until Ctrl-C or SIGTERM and changes nothing
+/// permanently: when it ends or is killed, the kernel writes back by itself again. It never holds writers back, so the
+/// kernel handles sustained overload.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -41,7 +41,7 @@ pub(crate) struct RunArgs {
     /// Which pages go first, with parameters if you like (umbrella lab list policies).
     #[arg(long, value_name = "POLICY", default_value = "cscan")]
     policy: String,
-    /// The most that should be dirty. Write-back begins at half of it; nobody waits at it [default: from the kernel's
+    /// The most that should be dirty. Write-back begins at half of it; writers never wait [default: from the kernel's
     /// threshold].
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
@@ -57,7 +57,7 @@ pub(crate) struct RunArgs {
     /// End the record at this size.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", requires = "record")]
     record_size: ByteSize,
-    /// Memory for events of the kernel that are not read yet. If it overflows, the files concerned are checked.
+    /// Memory for kernel events that are not read yet. If it overflows, Umbrella checks the files concerned.
     #[arg(long, value_name = "SIZE", default_value = "8MiB")]
     ring: ByteSize,
     /// Print the status as lines of JSON.

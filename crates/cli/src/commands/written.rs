@@ -49,7 +49,7 @@ fn create(file: &Path, text: &str) -> anyhow::Result<()> {
     let shown = visible_path(file);
     let mut made = match File::create_new(file) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            bail!("{shown} exists, and is left as it is: remove it, or name another file with --output")
+            bail!("{shown} already exists and was not changed: remove it, or name another file with --output")
         }
         made => made.with_context(|| format!("creating {shown}"))?,
     };

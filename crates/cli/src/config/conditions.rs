@@ -32,7 +32,7 @@ pub(super) fn read(c: &mut Conversion, when: &WhenFile) -> Vec<Condition> {
     table(c, when, &hysteresis, 0)
 }
 
-/// The conditions of one table, inside so many others.
+/// The conditions of one table, inside `depth` others.
 fn table(c: &mut Conversion, when: &WhenFile, hysteresis: &Hysteresis, depth: usize) -> Vec<Condition> {
     let mut conditions = Vec::new();
     if let Some(globs) = &when.path {
@@ -394,7 +394,7 @@ fn extension(c: &mut Conversion, given: &Spanned<Names>) -> Option<Condition> {
             let problem = Problem::BadValue {
                 key: "extension",
                 given: word.clone(),
-                what: "what stands after the last dot of a name",
+                what: "the part after the last dot of a name",
                 examples: "\"avi\" or [\"jpg\", \"png\"], and name = \"*.tar.gz\" for longer ones",
             };
             c.fail(span, problem);

@@ -1,5 +1,5 @@
-//! What in a rule or a fill level undoes itself, and is no error: a list that nothing can be placed by, a hysteresis
-//! that never lets go, a destination that is the branch itself.
+//! Contradictions in a rule or a fill level that are no errors. Examples: a list that no file can be placed by, a
+//! hysteresis that never lets go, a destination that is the branch itself.
 
 use std::ops::Range;
 

@@ -26,7 +26,7 @@ use crate::mounts::{self, PathLocality};
 use crate::probe::{self, ProbeKind, Resolved};
 use crate::text::quoted;
 
-/// Who asks for less, in bytes, means something else.
+/// A smaller number of bytes is most likely a mistake.
 const LEAST_MIN_FREE: u64 = 1 << 20;
 
 /// Looks at every path of the pool; makes the mount point's path canonical.
@@ -72,7 +72,7 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
             let seen = match started {
                 // The thread ends without a word when its file system is silent.
                 Ok(receiver) => receiver.recv_timeout(left).map_err(|_| Failure::Silent),
-                Err(error) => Err(Failure::Other(format!("no thread can be started: {error}"))),
+                Err(error) => Err(Failure::Other(format!("cannot start a thread: {error}"))),
             };
             seen.unwrap_or_else(|failure| PathFacts { resolved: path, failure: Some(failure), ..PathFacts::default() })
         })
@@ -323,7 +323,7 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
     let seen = match mounts::leads(&path) {
         PathLocality::Here => StagingSeen::of(&path, look),
         PathLocality::Away { path, .. } => probe::look_at(look, &path, PATIENCE).unwrap_or_else(|| {
-            let silence = mounts::silence(&path).unwrap_or_else(|| "cannot be looked at".to_owned());
+            let silence = mounts::silence(&path).unwrap_or_else(|| "cannot be checked".to_owned());
             StagingSeen { obstacle: Some(format!("it {silence}")), is_on_disk: false }
         }),
     };

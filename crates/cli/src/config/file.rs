@@ -306,7 +306,7 @@ pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)
     })
 }
 
-/// Whether somebody who writes this as a condition means the path of a file.
+/// Whether this key of a condition probably means the path of a file.
 fn is_of_paths(key: &str) -> bool {
     matches!(
         key,

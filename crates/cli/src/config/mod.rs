@@ -1,9 +1,12 @@
 //! The configuration: one TOML file, read into a [`PoolSpec`].
 //!
-//! Three steps, each with its own kind of complaint. `file` gives the text a typed shape (unknown keys and wrong types
-//! end here); `convert` turns it into the plain types that the file system and the rules work with, and collects every
-//! mistake it finds; `disks` looks at the real paths (branches inside each other, missing mount points). A
-//! configuration is input from outside: nothing in here panics, and every error names file, line and column.
+//! Three steps, each with its own kind of complaint:
+//!
+//! 1. `file` gives the text a typed shape. Unknown keys and wrong types end here.
+//! 2. `convert` turns it into the plain types that the file system and the rules work with, and collects every mistake.
+//! 3. `disks` looks at the real paths: branches inside each other, missing mount points.
+//!
+//! A configuration is input from outside: nothing in here panics, and every error names file, line and column.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 

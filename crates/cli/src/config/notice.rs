@@ -86,11 +86,15 @@ pub(crate) enum Notice {
     )]
     PlainAtFirst { name: String, path: PathBuf },
     #[error(
-        "branch {}: min_free is {min_free}, but the whole branch has {total}: nothing will be placed here while another branch of its list has room",
+        "branch {}: min_free is {min_free}, but the whole branch has {total}: it gets no new files while another \
+        branch of its list has room; write a smaller min_free",
         quoted(name)
     )]
     MinFreeTooLarge { name: String, min_free: Amount, total: ByteSize },
-    #[error("branch {}: min_free is only {min_free}; for a share of the branch write \"5%\"", quoted(name))]
+    #[error(
+        "branch {}: min_free is only {min_free}; for a share of the branch, write for example \"5%\"",
+        quoted(name)
+    )]
     MinFreeTiny { name: String, min_free: ByteSize },
     #[error(
         "branch {}: headroom ({headroom}) is less than min_free ({min_free}); min_free is used instead",
@@ -98,7 +102,7 @@ pub(crate) enum Notice {
     )]
     HeadroomBelowMinFree { name: String, headroom: ByteSize, min_free: ByteSize },
     #[error(
-        "branches {} and {} are on one file system: its space counts twice, and if it fails both are lost",
+        "branches {} and {} are on the same file system: its space counts twice, and if it fails, both are lost",
         quoted(first),
         quoted(second)
     )]
@@ -108,7 +112,8 @@ pub(crate) enum Notice {
     )]
     DefaultReadOnly,
     #[error(
-        "the default list begins with branch {}, which is read-only or has create = false: nothing can be placed there",
+        "the default list begins with branch {}, which is read-only or has create = false, so it gets no files; put \
+        another branch first",
         quoted(name)
     )]
     DefaultBeginsReadOnly { name: String },
@@ -118,17 +123,20 @@ pub(crate) enum Notice {
     )]
     RuleReadOnly { rule: String },
     #[error(
-        "rule {}: \"offline\" does nothing where the list begins with \"any\", which is offline only when all branches are; leave it out",
+        "rule {}: \"offline\" has no effect on a list that begins with \"any\", which is offline only when all \
+        branches are; leave it out",
         quoted(rule)
     )]
     OfflineOfAny { rule: String },
     #[error(
-        "rule {}: it holds only while the branches of its list are offline, so it can place no file; name another branch",
+        "rule {}: it matches only while the branches of its list are offline, so it can place no file; name another \
+        branch",
         quoted(rule)
     )]
     OnlyWhileOffline { rule: String },
     #[error(
-        "rule {}: its hysteresis is larger than what the threshold leaves, so a file that came by the rule never goes; write a smaller one",
+        "rule {}: its hysteresis is too large for the threshold, so a file that the rule brought never leaves; write \
+        a smaller one",
         quoted(rule)
     )]
     HysteresisTooWide { rule: String },
@@ -137,26 +145,26 @@ pub(crate) enum Notice {
         quoted(rule)
     )]
     SpaceWithoutHysteresis { rule: String, key: &'static str },
-    #[error("evict of {}: no file can ever leave, as {reason}; correct \"only\"", quoted(of))]
+    #[error("evict of {}: no file can ever leave, because {reason}; correct \"only\"", quoted(of))]
     EvictsNothing { of: String, reason: String },
     #[error(
-        "evict of {}: \"to\" names group {}, which has a branch that files are to leave; they go to the others of it. Name those",
+        "evict of {}: \"to\" names group {}, which includes a branch that files must leave; name the group's other \
+        branches instead",
         quoted(of),
         quoted(group)
     )]
     EvictIntoOwnGroup { of: String, group: String },
     #[error(
-        "evict of {}: no file can ever leave, as no list names a branch that it may go to; add one to the lists of rules, to `default` or to `to`",
+        "evict of {}: no file can ever leave, because no list names another branch for it; add one to the lists of \
+        rules, to `default` or to `to`",
         quoted(of)
     )]
     EvictIdle { of: String },
-    #[error(
-        "rule {}: an age is never equal to a duration to the nanosecond; write \"> 30d\" or \"< 30d\"",
-        quoted(rule)
-    )]
+    #[error("rule {}: an age never equals a duration exactly; write \"> 30d\" or \"< 30d\"", quoted(rule))]
     AgeEquality { rule: String },
     #[error(
-        "rule {}: files cool by themselves, so one that moved here soon belongs elsewhere again; write for example hysteresis = 2",
+        "rule {}: files cool by themselves, so a file that moved here soon belongs elsewhere; write for example \
+        hysteresis = 2",
         quoted(rule)
     )]
     WarmWithoutHysteresis { rule: String },
@@ -169,24 +177,24 @@ pub(crate) enum Notice {
     #[error("rule {}: {unnoted}", quoted(rule))]
     ReadsUnnoted { rule: String, unnoted: Unnoted },
     #[error(
-        "the pattern {} begins with the mount point: patterns are of paths inside the pool, {}",
+        "the pattern {} begins with the mount point, but patterns match paths inside the pool: write {}",
         quoted(glob),
         quoted(meant)
     )]
     GlobWithMount { glob: String, meant: String },
     #[error(
-        "the pattern {} is one name: the files in a directory of this name are not under it; for those write {}",
+        "the pattern {} matches only this name, and not the files in a directory of this name; for those write {}",
         quoted(glob),
         quoted(meant)
     )]
     GlobOfDirectory { glob: String, meant: String },
     #[error(
-        "the staging area {} lies on a disk, so that new files are written twice (volatile = false is for memory that keeps its contents; \
-         without it they wait in memory)",
+        "the staging area {} is on a disk, so new files are written twice; leave out volatile = false, which is for \
+        memory that keeps its contents",
         visible_path(path)
     )]
     StagingOnDisk { path: PathBuf },
-    #[error("the staging area {} cannot be used, and mount would stop: {reason}", visible_path(path))]
+    #[error("the staging area {} cannot be used, so mount would fail: {reason}", visible_path(path))]
     Staging { path: PathBuf, reason: String },
     #[error("the mount point {} does not exist; create it with mkdir -p", visible_path(mount))]
     MountMissing { mount: PathBuf },
@@ -284,11 +292,13 @@ impl fmt::Display for Unnoted {
         match self.reads {
             Reads::Relative => write!(
                 f,
-                "mounted relatime: {branches}; there a read changes the access time once a day, and the rule asks for less than that; mount with strictatime, or write \"1d\" or more"
+                "mounted relatime: {branches}; there a read updates the access time only once a day, too rarely for \
+                the rule; mount with strictatime, or write \"1d\" or more"
             ),
             Reads::Unnoted | Reads::Strict => write!(
                 f,
-                "mounted noatime: {branches}; there no read changes the access time that the rule asks for; mount with relatime or strictatime"
+                "mounted noatime: {branches}; there reads do not update the access time that the rule needs; mount \
+                with relatime or strictatime"
             ),
         }
     }

@@ -13,7 +13,7 @@ use super::Config;
 use super::notice::{Notice, Reads, SpannedNotice, Unnoted};
 use super::seen::PathFacts;
 
-/// So often at least `relatime` changes the access time of a file that is read.
+/// Longest time after which `relatime` changes the access time of a file that is read.
 const RELATIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Rules on access times, and branches where those are not what the rules take them for.

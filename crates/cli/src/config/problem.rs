@@ -35,14 +35,14 @@ pub(crate) enum Problem {
     },
     #[error("is larger than {limit} bytes, the limit for a configuration; name the right file")]
     TooLarge { limit: u64 },
-    #[error("not UTF-8: the byte 0x{byte:02x} begins no character; save the file as UTF-8")]
+    #[error("not UTF-8: the byte 0x{byte:02x} is invalid; save the file as UTF-8")]
     NotUtf8 { byte: u8 },
     /// What the TOML reader says, in its words.
     #[error("{message}")]
     Toml { message: String },
     #[error("unknown key {}{}; valid keys: {}", quoted(key), did_you_mean(key, valid), valid.join(", "))]
     UnknownKey { key: String, valid: Vec<String> },
-    #[error("the key {old:?} is called {new:?} now; its values are the same")]
+    #[error("the key {old:?} is now called {new:?}; its values are the same")]
     RenamedKey { old: &'static str, new: &'static str },
     #[error(
         "{} is not a condition of \"when\"; write path = \"/films/**\" for a path, or name = \"*.avi\" for its last part",
@@ -50,7 +50,8 @@ pub(crate) enum Problem {
     )]
     PathInWhen { key: String },
     #[error(
-        "{key:?} is a key of the pool: write it above the first line that begins with \"[\" (what follows such a line belongs to it)"
+        "{key:?} is a key of the pool: write it above the first line that begins with \"[\", because later keys \
+        belong to that table"
     )]
     KeyOfPool { key: String },
     #[error("missing key {key:?}")]
@@ -62,9 +63,7 @@ pub(crate) enum Problem {
         quoted_strings(valid)
     )]
     UnknownValue { value: String, valid: Vec<String> },
-    #[error(
-        "the path is a pattern, which makes a branch of each directory that it matches; leave the name out: each is called like its directory"
-    )]
+    #[error("the path is a pattern, and each matching directory becomes a branch named after it; leave the name out")]
     NameOfSeveral,
     #[error("only the last part of a path may be a pattern (\"/mnt/disk*\")")]
     PatternInFolder,
@@ -91,7 +90,7 @@ pub(crate) enum Problem {
     WriteBackPolicy { reason: String },
     #[error("write_back_{key}: {reason}")]
     WriteBackLimit { key: &'static str, reason: String },
-    #[error("a limit needs a policy in write_back (for example write_back = \"cscan\")")]
+    #[error("a limit needs a write_back policy (for example write_back = \"cscan\")")]
     LimitOfTheKernel,
     #[error("{} is in the list twice", quoted(name))]
     Repeated { name: String },
@@ -99,32 +98,32 @@ pub(crate) enum Problem {
     BadName { what: &'static str, limit: usize },
     #[error("no rule may be named \"default\": reports use this name for the default list")]
     ReservedName,
-    #[error("no branch or group may be named {}: the word has a meaning of its own in lists", quoted(name))]
+    #[error("no branch or group may be named {}: the word has a special meaning in lists", quoted(name))]
     ReservedWord { name: String },
     #[error(
         "a second group or branch {}; the first is at line {first_line}, and names of branches and groups must differ",
         quoted(name)
     )]
     DuplicateGroup { name: String, first_line: usize },
-    #[error(
-        "\"default\" in the default list is the list itself; leave it out (\"any\" stands for all branches that are left)"
-    )]
+    #[error("\"default\" in the default list is the list itself; leave it out (\"any\" means all remaining branches)")]
     DefaultInDefault,
     #[error(
-        "\"spill\" is gone, because a list is complete now: when its branches are full, there is no space. For spill = false delete the key; for spill = true end the list with \"default\" or \"any\", for example to = [\"ssd\", \"any\"]"
+        "\"spill\" no longer exists: files never go to branches outside the list. For spill = false delete the key; \
+        for spill = true end the list with \"default\" or \"any\", for example to = [\"ssd\", \"any\"]"
     )]
     SpillIsGone,
     #[error("{}", advised(error))]
     Group { error: RuleError },
     #[error("{}", advised(error))]
     Evict { error: RuleError },
-    #[error("evict moves files away, and read_only = true forbids that: leave one of the two out")]
+    #[error("evict moves files away, which read_only = true forbids: leave one of the two out")]
     EvictReadOnly,
     #[error(
-        "spread takes one word, or two, the first of which is \"same-path\", \"only-same-path\" or \"nearest-path\": for example [\"same-path\", \"most-free\"]"
+        "spread takes one word, or two with \"same-path\", \"only-same-path\" or \"nearest-path\" first: for \
+        example [\"same-path\", \"most-free\"]"
     )]
     SpreadWords,
-    #[error("{key} does nothing without tls = \"DIRECTORY\" (docs/disk.md says what has to be in it)")]
+    #[error("{key} needs tls = \"DIRECTORY\" (docs/disk.md lists the files in it)")]
     WithoutTls { key: &'static str },
     #[error("{key} must be an absolute path without \"..\" (it begins with \"/\"), not {}", quoted(path))]
     BadPath { key: &'static str, path: String },
@@ -139,14 +138,15 @@ pub(crate) enum Problem {
     #[error("\"when\" and \"match\" cannot both be in one rule; write two rules")]
     RuleWithBothKinds,
     #[error(
-        "missing key \"to\": say which branches the rule sends its files to, for example to = [{}]",
+        "missing key \"to\": name the branches for the rule's files, for example to = [{}]",
         quoted_strings(branches)
     )]
     RuleWithoutTo { branches: Vec<String> },
     #[error("{key:?} of a name table belongs inside each pattern: {{ glob = \"/**\", {key} = ... }}")]
     KeyBesideMatch { key: &'static str },
     #[error(
-        "a second name table; the first is at line {first_line}. A pool has one, because the longest match of all decides: put these patterns there"
+        "a second name table; the first is at line {first_line}. A pool has only one, because the longest match of \
+        all patterns decides: put these patterns there"
     )]
     SecondNameTable { first_line: usize },
     #[error("the pattern {} is in the name table twice; the first is at line {first_line}", quoted(glob))]
@@ -161,9 +161,9 @@ pub(crate) enum Problem {
     Listen { error: BadListen },
     #[error("listen: {address} is in the list twice")]
     ListensTwice { address: Listen },
-    #[error("[cache] does nothing without [flash]; name the flash before the disk, or leave it out")]
+    #[error("[cache] needs [flash]; name the flash, or leave [cache] out")]
     CacheWithoutFlash,
-    #[error("[power] does nothing without [flash]: only a hybrid disk is put to sleep; leave it out")]
+    #[error("[power] needs [flash], because only a hybrid disk sleeps; leave it out")]
     PowerWithoutFlash,
     #[error("[power] needs {key:?}, in watts (or \"break_even\" alone)")]
     PowerNeedsKey { key: &'static str },
@@ -175,9 +175,9 @@ pub(crate) enum Problem {
     KeyOfOtherKind { key: &'static str, kinds: &'static str },
     #[error("a device of kind {kind:?} needs {key:?}")]
     KindNeedsKey { kind: String, key: &'static str },
-    #[error("size: {size} is more than {profile:?} has, which is {most}")]
+    #[error("size: {size} is more than {most}, the size of {profile:?}")]
     LargerThanProfile { size: ByteSize, profile: &'static str, most: ByteSize },
-    #[error("an emulated disk without a path is kept in memory, and needs a size")]
+    #[error("an emulated disk without a path is in memory and needs a size")]
     SizeOfMemory,
     #[error("{} has no value (write KIND:KEY=VALUE,KEY=VALUE)", quoted(text))]
     KeyWithoutValue { text: String },
@@ -195,14 +195,18 @@ pub(crate) enum Problem {
     OnlyEquality { key: &'static str },
     #[error("{key}: either all values of the list begin with \"!=\", or none")]
     MixedNegation { key: &'static str },
-    #[error("this machine has no {what} {}; use {number_key} with a number for one that is not here", quoted(name))]
+    #[error(
+        "this machine has no {what} {}; for one that exists elsewhere, write its number with {number_key}",
+        quoted(name)
+    )]
     UnknownAccount { what: &'static str, name: String, number_key: &'static str },
-    #[error("the {what} {} cannot be looked up: {reason}", quoted(name))]
+    #[error("cannot look up the {what} {}: {reason}", quoted(name))]
     AccountLookup { what: &'static str, name: String, reason: String },
-    #[error("mode: {value:04o} has bits that are not in bits = {mask:04o}, so it can never be equal")]
+    #[error("mode: {value:04o} has bits outside bits = {mask:04o}, so it never matches")]
     OutsideMask { value: u32, mask: u32 },
     #[error(
-        "hysteresis does nothing here: it needs a condition on size, on an age (atime, mtime, ctime, btime) or on space (free, used) in the same rule"
+        "hysteresis has no effect here: it needs a condition on size, on an age (atime, mtime, ctime, btime) or on \
+        space (free, used) in the same rule"
     )]
     BandWithoutThreshold,
     #[error(
@@ -211,40 +215,39 @@ pub(crate) enum Problem {
     )]
     BadBand { given: String },
     #[error(
-        "hysteresis: {} may mean minutes or MiB, and this rule has conditions of both kinds; write \"min\" or \"MiB\"",
+        "hysteresis: {} may mean minutes or MiB, and this rule has conditions on both; write \"min\" or \"MiB\"",
         quoted(given)
     )]
     AmbiguousBand { given: String },
-    #[error("hysteresis stands at the top of \"when\", beside {key:?}: it is for all conditions of the rule")]
+    #[error("hysteresis applies to all conditions of the rule: write it at the top of \"when\", beside {key:?}")]
     HysteresisInside { key: &'static str },
-    #[error("hysteresis does nothing in a rule without \"to\": it holds files on the branches of the rule")]
+    #[error("hysteresis needs \"to\": it holds files on the branches of the rule")]
     HysteresisWithoutTo,
     #[error(
-        "{key:?} does nothing in a name table; write a rule with when = {{ path = ... }} for it, above the name table"
+        "{key:?} has no effect in a name table; write a rule with when = {{ path = ... }} for it, above the name table"
     )]
     TreatmentBesideMatch { key: &'static str },
-    #[error("\"offline\" does nothing in a rule without \"to\": it is about the branches of the list; leave it out")]
+    #[error("\"offline\" needs \"to\": it applies to the branches of that list; leave it out")]
     OfflineWithoutTo,
-    #[error(
-        "\"together_spill\" does nothing without \"together\"; say which directories are kept together, or leave it out"
-    )]
+    #[error("\"together_spill\" needs \"together\"; name the directories to keep together, or leave it out")]
     SpillWithoutTogether,
     #[error(
-        "no file of the pool is below /.umbrella, where each branch keeps what is its own; leave {} out",
+        "no file of the pool is below /.umbrella, where each branch keeps Umbrella's own files; leave {} out",
         quoted(glob)
     )]
     HiddenPath { glob: String },
     #[error(
-        "{} is an attribute of the pool's own, which files in the pool do not show; choose one of your own, for example \"user.keep\"",
+        "{} is an attribute of Umbrella's own, hidden in the pool; choose one of your own, for example \"user.keep\"",
         quoted(name)
     )]
     OwnXattr { name: String },
     #[error("{key:?} without a condition; write one between the braces, or leave {key:?} out")]
     EmptyCondition { key: &'static str },
-    #[error("conditions stand inside each other more than {limit} deep; write several rules")]
+    #[error("conditions are nested more than {limit} deep; write several rules")]
     NestedTooDeep { limit: usize },
     #[error(
-        "{} is not the name of an extended attribute: one begins with \"user.\", \"trusted.\" or \"security.\"; write for example xattr = {{ \"user.keep\" = \"ssd\" }}",
+        "{} is not the name of an extended attribute, which begins with \"user.\", \"trusted.\" or \"security.\"; \
+        write for example xattr = {{ \"user.keep\" = \"ssd\" }}",
         quoted(name)
     )]
     BadXattrName { name: String },

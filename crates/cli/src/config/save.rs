@@ -1,8 +1,8 @@
 //! Writes into a configuration what `umbrella branch` changed; comments, order and layout of the rest stay.
 //!
 //! The text is changed and checked as any configuration is. A new file beside the old one gets it, with the old one's
-//! mode, owner and extended attributes, and is made durable. Then it takes the old one's place in one step. Of a link,
-//! the file it leads to is replaced.
+//! mode, owner and extended attributes, and is made durable. Then it takes the old one's place in one step. If the
+//! configuration is a link, the file that it leads to is replaced.
 
 mod remove;
 
@@ -70,7 +70,7 @@ pub(crate) fn prepare(config: &Path, change: &Change<'_>) -> anyhow::Result<Prep
     let (shown, option) = (visible_path(config), change.option());
     let file = config.canonicalize().ok().filter(|file| file.is_file());
     let Some(file) = file else {
-        bail!("cannot find the configuration file that the pool was started from ({shown}): leave out {option}");
+        bail!("cannot find the configuration file of the pool ({shown}): leave out {option}");
     };
     let before = super::read(&file)?;
     let before_text = before.source.text().to_owned();
@@ -81,7 +81,7 @@ pub(crate) fn prepare(config: &Path, change: &Change<'_>) -> anyhow::Result<Prep
         Change::Settings { write_back, rule } => written_back(&before_text, write_back)
             .map(|text| rule.iter().fold(text, |text, rule| format!("{}\n\n{rule}", text.trim_end()))),
     };
-    let text = changed.with_context(|| format!("{shown} cannot be changed; leave out {option}"))?;
+    let text = changed.with_context(|| format!("cannot change {shown}; leave out {option}"))?;
     let after = super::parse(&file, text.clone().into_bytes())
         .with_context(|| format!("{shown} would become invalid; change it by hand, and leave out {option}"))?
         .spec;
@@ -261,7 +261,10 @@ impl Prepared {
 
     fn replace(&self, new: &Path) -> io::Result<()> {
         if std::fs::read(&self.file)? != self.before.as_bytes() {
-            return Err(io::Error::other("somebody changed it meanwhile, and that is kept"));
+            return Err(io::Error::other(
+                "it was changed by someone else meanwhile; that change was kept, so run the \
+                command again",
+            ));
         }
         let old = File::open(&self.file)?;
         let data = old.metadata()?;

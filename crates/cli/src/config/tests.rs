@@ -418,8 +418,8 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
          write_back_background, evict"
     );
     let old = error("mount = \"/pool\"\n[[branch]]\nname = \"a\"\npath = \"/a\"\nkeep_free = \"5%\"\n");
-    assert_eq!(old, "pool.toml:5:1: the key \"keep_free\" is called \"min_free\" now; its values are the same");
-    assert!(when_error("size = 5, band = 1").contains("is called \"hysteresis\" now"));
+    assert_eq!(old, "pool.toml:5:1: the key \"keep_free\" is now called \"min_free\"; its values are the same");
+    assert!(when_error("size = 5, band = 1").contains("is now called \"hysteresis\""));
     for key in ["paths", "glob", "folder"] {
         let told = when_error(&format!("{key} = \"/films/**\""));
         assert!(told.contains("not a condition of \"when\"; write path = \"/films/**\""), "{told}");

@@ -52,7 +52,7 @@ type Read = fn(&nbd::Stats, &Sources) -> Option<Figure>;
 const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_disk_clients_count", "NBD connections now (gauge)", |nbd, _| count(nbd.connections)),
     ("umbrella_disk_clients_accepted_count", "NBD connections since the start", |nbd, _| count(nbd.accepted)),
-    ("umbrella_disk_clients_refused_count", "NBD connections refused because there were too many", |nbd, _| {
+    ("umbrella_disk_clients_refused_count", "NBD connections refused because too many were open", |nbd, _| {
         count(nbd.turned_away)
     }),
     ("umbrella_disk_reads_count", "reads by NBD clients and this machine", |nbd, s| count(nbd.reads + s.here.reads)),
@@ -80,7 +80,7 @@ const TABLE: &[(&str, &str, Read)] = &[
     ("umbrella_cache_flash_failed_reads_count", "reads of the flash that failed", |_, s| count(s.flash_failed_reads?)),
     (
         "umbrella_cache_flash_damaged_reads_count",
-        "reads of the flash that did not give back what was written",
+        "reads of the flash that returned other data than was written",
         |_, s| count(s.cache.as_ref()?.damaged_reads),
     ),
     ("umbrella_cache_used_bytes", "bytes of the log that may not be overwritten (gauge)", |_, s| {
@@ -176,7 +176,7 @@ const TABLE: &[(&str, &str, Read)] = &[
     }),
     (
         "umbrella_log_replayed_chunks_count",
-        "chunks that were found behind the last checkpoint when it was opened",
+        "chunks found behind the last checkpoint when the store was opened",
         |_, s| count(s.log.as_ref()?.replayed),
     ),
     ("umbrella_emulated_disk_served_count", "requests that the emulated disk served", |_, s| {

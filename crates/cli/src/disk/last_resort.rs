@@ -12,7 +12,7 @@ use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::output::reasons;
 
-/// Brings to the disk what is whole of a damaged log; says what is lost.
+/// Brings the undamaged part of a damaged log to the disk; says what is lost.
 pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<Detached> {
     let cache = flash_of(spec)?;
     let (disk, flash) = (half(&spec.disk, Access::ReadWrite)?, half(&cache.flash, Access::ReadWrite)?);
@@ -62,7 +62,7 @@ pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
     let lost = match pair {
         Ok(salvage) => Some(Losses { at_risk: salvage.only_in_log(), ..salvage.losses() }),
         Err(error) => {
-            tracing::warn!("what only the flash had cannot be known: {error}");
+            tracing::warn!("cannot tell what only the flash had: {error}");
             None
         }
     };
@@ -102,6 +102,6 @@ fn flash_of(spec: &DiskSpec) -> anyhow::Result<&CacheSpec> {
 fn half(spec: &DeviceSpec, access: Access) -> anyhow::Result<PairHalf> {
     match OpenDevice::open_data(spec, access)? {
         Some(part) => Ok(part.half()),
-        None => bail!("a disk in memory does not outlive its daemon"),
+        None => bail!("a disk in memory ends with its daemon"),
     }
 }

@@ -1,4 +1,4 @@
-//! The log store on a device: whether there is one, how it is opened, what is told of it, and how it ends.
+//! The log store on a device: how to find and open it, the messages about it, and how it ends.
 //!
 //! A store is recognised by its superblock, so that `serve DEVICE` needs no configuration. On a hybrid disk the
 //! configuration must have `[log]`: a store there without it is refused, since the raw log would be offered as a disk.
@@ -117,20 +117,18 @@ impl Log {
             .then(|| format!("{} of the log cannot be read, and are not cleaned", segments(stats.damaged_segments)));
         let refused = (stats.damaged_reads > 0).then(|| {
             let reads = crate::text::count(stats.damaged_reads, "read");
-            format!("{reads} of damaged blocks were refused (the log of the daemon names them)")
+            format!("{reads} of damaged blocks were refused (the daemon's log names them)")
         });
         let lost = (stats.lost.0 > 0).then(|| {
             format!(
-                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk scrub` lists them; `umbrella disk check`, when it is detached)",
+                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk scrub` lists \
+                them, or `umbrella disk check` once it is detached)",
                 stats.lost
             )
         });
         let more = stats.mended.len().saturating_sub(MENDED_SHOWN);
         let more = (more > 0).then(|| {
-            format!(
-                "{} more of the kind (the log of the daemon names them)",
-                crate::text::count(more as u64, "problem")
-            )
+            format!("{} more such problems (the daemon's log names them)", crate::text::count(more as u64, "problem"))
         });
         // The newest first.
         let mended = stats.mended.into_iter().rev().take(MENDED_SHOWN).chain(more);
@@ -153,19 +151,20 @@ pub(crate) fn segments(number: u32) -> String {
     crate::text::count(u64::from(number), "segment")
 }
 
-/// Whether a log store is on a device. Fails when that cannot be told for sure: what is there would be used the wrong
-/// way.
+/// Whether a log store is on a device. Fails when that is not certain, because the device would be used the wrong way.
 ///
-/// A first superblock that is damaged so that nothing says what it was still is one if it agrees with the second where
+/// A damaged first superblock may no longer show what it was. It still counts as one if it agrees with the second where
 /// that is not zero, or if nothing at all lies before the second.
 pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool> {
     let [first, second] = copies(device, device.geometry().capacity);
     let [_, at] = Superblock::COPIES;
     match (first, second) {
         (Err(FormatError::Foreign { .. }), Ok(superblock)) if !is_remainder(device, &superblock) => bail!(
-            "{name} does not begin with a log store, but has the second superblock of one ({}) at block {}: something else was written over its \
-             beginning. If you want the store, name a configuration with [log], which opens and mends it, or copy it out with `umbrella disk salvage`. Only if you want what \
-             is there now (`blkid {name}` says what it is), write zeroes over that block: `dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc of={name}`",
+            "{name} does not begin with a log store, but has the second superblock of one ({}) at block {}: something \
+            else overwrote its beginning. To keep the store, name a configuration with [log], which opens and repairs \
+            it, or copy it out with `umbrella disk salvage`. Only if you want what is there now (`blkid {name}` says \
+            what it is), write zeroes over that block: `dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc \
+            of={name}`",
             superblock.store,
             at.0,
             at.0,
@@ -192,15 +191,16 @@ fn is_remainder(device: &dyn BlockDevice, second: &Superblock) -> bool {
     same * 2 > all
 }
 
-/// Fails if a log store is on a hybrid disk whose configuration does not say so. Its second superblock alone may be
-/// what is left of one that was there once: that may be looked at, but not written.
+/// Fails if a log store is on a hybrid disk whose configuration does not say so. If only the second superblock is
+/// there, it may be the rest of an earlier store: the disk may then be read, but not written.
 fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> anyhow::Result<()> {
     let told = "a log store is on it: add [log] to the configuration";
     let ([first, _], [_, second]) = (copies(device, ANY_SIZE), copies(device, device.geometry().capacity));
     match [first, second] {
         [Ok(superblock), _] => bail!("{name}, with its flash: {told} ({})", superblock.store),
         [Err(_), Ok(superblock)] if !read_only => bail!(
-            "{name}, with its flash: {told} ({}, only the second superblock is whole); if it is not one any more, serve it --read-only to save what you need",
+            "{name}, with its flash: {told} ({}, only the second superblock is intact); if it is no longer a log \
+            store, serve it --read-only to save what you need",
             superblock.store
         ),
         _ => Ok(()),
@@ -232,7 +232,7 @@ pub(crate) fn refuse_without_room(disk: &PairHalf) -> anyhow::Result<()> {
     )
 }
 
-/// Both copies of the superblock, if the store fits into so much.
+/// Both copies of the superblock, if the store fits into this capacity.
 fn copies(device: &dyn BlockDevice, capacity: Lba) -> [Result<Superblock, FormatError>; 2] {
     Superblock::COPIES.map(|BlockNo(at)| {
         let mut block = [0; BLOCK_BYTES];
@@ -257,7 +257,7 @@ pub(crate) fn named_by_device(path: &Path) -> Result<Option<DiskSpec>, BadDiskNa
 pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
     let shown = visible_path(path);
     let is_toml = path.extension().is_some_and(|ending| ending == "toml");
-    // What cannot be read may be anything, a store too: nobody is told to make it anew.
+    // A device that cannot be read may hold anything, a store too: the message must not suggest making it anew.
     if let Err(error) = first_block(path) {
         bail!("{shown} cannot be read: {error}");
     }

@@ -1,8 +1,9 @@
-//! Files behind loop devices. The kernel does not know that both are the same data: who uses the one must not use the
-//! other.
+//! Files behind loop devices. The kernel does not know that file and device are the same data: a user of one must not
+//! use the other.
 //!
-//! A file behind a loop device may be anybody's, also that of a daemon that hangs: it is looked at only where no call
-//! can hang, or by a process of its own. `LOOP_GET_STATUS64` would hang as well: the kernel looks at the file for it.
+//! A file behind a loop device may belong to anybody, even to a daemon that hangs. So it is looked at only where no
+//! call can hang, or by a process of its own. `LOOP_GET_STATUS64` would hang as well, because the kernel looks at the
+//! file for it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -91,7 +92,7 @@ fn served_behind(device: &Path, access: Access) -> Option<String> {
         .then(|| format!("{} is the file {}, which is served or in use", visible_path(device), visible_path(&file)))
 }
 
-/// Whether who serves a file holds a lock on it. What may hang is asked by a process of its own.
+/// Whether a server of the file holds a lock on it. Where the file system may hang, a process of its own checks.
 fn is_locked(file: &Path, access: Access) -> bool {
     let (question, lock) = match access {
         Access::ReadOnly => (Question::LockShared, FlockOperation::NonBlockingLockShared),

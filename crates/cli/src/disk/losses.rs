@@ -16,16 +16,17 @@ pub(crate) fn perhaps_lost(lost: &Losses) -> String {
         (lost.unknown_records > 0).then(|| format!("{} of unknown sectors", count(lost.unknown_records, "record")));
     let held: Vec<String> = named.into_iter().chain(more).chain(unknown).collect();
     format!(
-        "part of the log was damaged near its end. It held {}: older data is there now, and if the last flush before the end was answered, flushed data is lost; check the files there",
+        "part of the log was damaged near its end. It held {}, where older data is now. If the last flush before the \
+        end was answered, flushed data is lost; check the files there",
         held.join(", ")
     )
 }
 
-/// What is lost of a pair that goes on without it, in words.
+/// What a pair has lost that goes on without it, in words.
 pub(crate) fn skipped(lost: &Losses) -> Option<String> {
     (!lost.at_risk.is_empty()).then(|| {
         let ranges = count(lost.at_risk.len() as u64, "range");
-        format!("damage of the flash has taken {ranges} of sectors: reads of them fail until they are written again")
+        format!("damage of the flash destroyed {ranges} of sectors: reads of them fail until they are written again")
     })
 }
 
@@ -33,6 +34,6 @@ pub(crate) fn skipped(lost: &Losses) -> Option<String> {
 pub(crate) fn unknown(losses: &Losses) -> Option<String> {
     (losses.unknown_records > 0).then(|| {
         let records = count(losses.unknown_records, "record");
-        format!("{records} of the log lost, and their sectors are unknown: any may be older than it should be")
+        format!("{records} of the log lost, and their sectors are unknown: any sector may hold old data")
     })
 }

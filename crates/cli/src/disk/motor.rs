@@ -8,7 +8,7 @@ use umbrella_block::BlockError;
 use umbrella_block::spindle::{Power, Spindle};
 use umbrella_policy::spin_down::Costs;
 
-/// What sleeping costs a disk that takes so long to spin up.
+/// The cost of sleeping for a disk with this spin-up time.
 type SleepCost = Box<dyn Fn(Duration) -> Option<Costs> + Send + Sync>;
 
 /// See the module.

@@ -104,7 +104,7 @@ impl ServedDisk {
         };
         let keeps = keeps(&spec.disk, cache)?;
         if on_damage == OnDamage::Salvage && keeps == Persistence::Nothing {
-            bail!("in memory nothing lasts: there is nothing to salvage");
+            bail!("the disk was in memory: there is nothing to salvage");
         }
         // Opening a pair to be used writes to both halves.
         if on_damage == OnDamage::Salvage || spec.read_only && keeps == Persistence::All {
@@ -128,7 +128,7 @@ impl ServedDisk {
             Ok(spindle) => (spindle, None),
             Err(reason) => (open::no_motor(), (!cache.settings.spin_down.is_never()).then_some(reason)),
         };
-        let sleepless = sleepless.map(|reason| format!("{reason} (it is treated as if it slept)"));
+        let sleepless = sleepless.map(|reason| format!("{reason} (treated as asleep)"));
         if let Some(sleepless) = &sleepless {
             tracing::warn!("{sleepless}");
         }
@@ -147,7 +147,7 @@ impl ServedDisk {
         Ok(ServedDisk { disk, motor: None, timed, flash, sleepless, hybrid, salvage: None, log: None, spec })
     }
 
-    /// What is whole of a damaged pair.
+    /// The undamaged part of a damaged pair.
     fn only_read(spec: DiskSpec, disk: OpenDevice, flash: OpenDevice, pair: DamagedPair) -> ServedDisk {
         let motor = disk.motor(&spec.disk).ok();
         ServedDisk {
@@ -255,7 +255,7 @@ impl ServedDisk {
         )
     }
 
-    /// What the figures are made of, but for those of the NBD server.
+    /// The sources of the figures, except those of the NBD server.
     pub(crate) fn sources(&self, here: Traffic) -> Sources {
         let meter = |part: &OpenDevice| part.emulated.as_ref().and_then(|emulated| emulated.meter().ok());
         let flash = self.flash.as_ref().and_then(meter);
@@ -318,14 +318,14 @@ impl ServedDisk {
         let name = &self.spec.name;
         if self.spec.disk.path().is_none() {
             bail!(
-                "{name} is in memory, and does not grow: detach it, and start it with another size (its data is gone \
-                 then)"
+                "{name} is in memory, and does not grow: detach it and start it with another size (this loses its \
+                data)"
             );
         }
         if self.spec.cache.is_none() && hybrid::has_tag(&self.disk.half()) {
             bail!(
-                "{name} is half of a hybrid disk, whose label is in the last {} of {}: it does not grow. Take the pair \
-                 apart first (`umbrella disk detach --dissolve`); docs/disk.md, Enlarge a disk, has the steps",
+                "{name} is half of a hybrid disk, whose label is in the last {} of {}: it does not grow. Take the \
+                pair apart first (`umbrella disk detach --dissolve`); see docs/disk.md, Enlarge a disk",
                 hybrid::LABEL,
                 self.disk.name
             );
@@ -337,8 +337,8 @@ impl ServedDisk {
                 bail!("{name} is not a log store: detach it, enlarge its disk or file, and attach it again")
             }
             _ => bail!(
-                "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach --dissolve`), enlarge its disk, and join it with its flash again; \
-                 docs/disk.md, Enlarge a disk, has the steps"
+                "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach \
+                --dissolve`), enlarge its disk, and join it with its flash again; see docs/disk.md, Enlarge a disk"
             ),
         }
     }
@@ -405,7 +405,9 @@ pub(crate) fn create_store(
     progress: log_store::Progress<'_>,
 ) -> anyhow::Result<Superblock> {
     if spec.disk.path().is_none() {
-        bail!("in memory nothing lasts; give the disk a path (a store in memory is made at each start, by [log])");
+        bail!(
+            "the disk is in memory and would be lost; give it a path (a store in memory is made at each start, by [log])"
+        );
     }
     let below = ServedDisk::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;
     match log_store::create_with(below.device(), below.name(), &log.create_options(force), progress) {
@@ -414,13 +416,13 @@ pub(crate) fn create_store(
             Ok(superblock)
         }
         Err(error) => {
-            // Nor is it a hybrid disk then.
+            // Then it does not become a hybrid disk either.
             below.dissolve()?;
             let holds_something = spec.cache.is_some() && matches!(error, log_store::LogStoreError::Occupied { .. });
             let error = anyhow::Error::new(error);
             Err(if holds_something {
                 anyhow!(
-                    "{}; if that is a log store which is to stay, join disk and flash by a configuration without [log]",
+                    "{}; to keep the log store that is there, join disk and flash with a configuration without [log]",
                     reasons(&error)
                 )
             } else {

@@ -48,7 +48,8 @@ impl OpenDevice {
             && may_be_made(path)
         {
             bail!(
-                "{} is not there yet: `umbrella disk create CONFIG` makes it (if it was there, find it first: it may hold the newest data)",
+                "{} does not exist yet: `umbrella disk create CONFIG` makes it (if it existed before, find it first: \
+                it may hold the newest data)",
                 visible_path(path)
             );
         }
@@ -96,7 +97,7 @@ impl OpenDevice {
         // A size that cannot be had would otherwise end the program.
         Vec::<u8>::new()
             .try_reserve_exact(usize::try_from(size.0)?)
-            .with_context(|| format!("there is no memory for {size}"))?;
+            .with_context(|| format!("not enough memory for {size}"))?;
         let device = Arc::new(Memory::new(size));
         Ok(OpenDevice { name: "memory".to_owned(), device, file: None, data: None, emulated: None })
     }
@@ -116,7 +117,7 @@ impl OpenDevice {
         match (&self.emulated, motor(spec)) {
             (Some(emulated), _) => Ok(emulated.clone()),
             (None, Some(opened)) => opened.map_err(|error| error.to_string()),
-            (None, None) => Err(format!("{} cannot be put to sleep: it is not a disk with a motor", self.name)),
+            (None, None) => Err(format!("{} has no motor, so it cannot sleep", self.name)),
         }
     }
 }
@@ -205,7 +206,10 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
                 }
                 error => reasons(&error.clone().into()),
             };
-            Ok(Some(format!("{} may be half of a hybrid disk: {why}; as it is, serve it --read-only", disk.name)))
+            Ok(Some(format!(
+                "{} may be half of a hybrid disk: {why}; serve it --read-only to use it as it is",
+                disk.name
+            )))
         }
     }
 }
@@ -221,8 +225,9 @@ fn without_label(disk: &OpenDevice, was: &Remembered) -> String {
         Ordering::Equal => "lost its label".to_owned(),
     };
     format!(
-        "{} was half of a hybrid disk with the flash {}, which may have its newest data, and {became}. Make it as it was and give [flash], or serve it --read-only; \
-         `umbrella disk detach CONFIG --forget-flash` goes on without what only the flash has",
+        "{} was half of a hybrid disk with the flash {}, which may have its newest data, and {became}. Restore its \
+        size or label and give [flash], or serve it --read-only; `umbrella disk detach CONFIG --forget-flash` gives \
+        up what only the flash has",
         disk.name,
         visible(flash)
     )
@@ -263,7 +268,7 @@ impl NewImage {
         } else {
             std::fs::remove_file(&self.path)
         };
-        undone.with_context(|| format!("undoing what was done to {}", visible_path(&self.path)))
+        undone.with_context(|| format!("undoing the changes to {}", visible_path(&self.path)))
     }
 }
 
@@ -282,7 +287,10 @@ pub(crate) fn may_fill_up(spec: &DeviceSpec) -> Option<String> {
     let wanted = ByteSize(data.len().saturating_sub(data.blocks().saturating_mul(SECTOR_BYTES)));
     (wanted > free).then(|| {
         let ([wanted, free], shown) = (wanted.told_apart(free), visible_path(path));
-        format!("{shown} may come to need {wanted} more, and its file system has {free} free: when that is full, writes fail")
+        format!(
+            "{shown} may need {wanted} more, but its file system has only {free} free: when that is full, writes \
+            fail"
+        )
     })
 }
 
@@ -304,7 +312,7 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<NewImage>> {
     };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists()) {
         let folder = visible_path(folder);
-        bail!("{shown} cannot be made: the folder {folder} does not exist; make it first (`mkdir -p {folder}`)");
+        bail!("cannot create {shown}: the directory {folder} does not exist; create it first (`mkdir -p {folder}`)");
     }
     let made = NewImage { path: path.clone(), was_empty: path.exists() };
     let file = OpenOptions::new().write(true).create_new(!made.was_empty).mode(0o600).open(path);
@@ -314,8 +322,8 @@ pub(crate) fn make(spec: &DeviceSpec) -> anyhow::Result<Option<NewImage>> {
     made.undo()?;
     match error.kind() {
         io::ErrorKind::FileTooLarge | io::ErrorKind::InvalidInput => bail!(
-            "{shown} cannot have {size}: that is too large for its file system, or for the limit of `ulimit -f`; give a smaller --size, or a path on another file \
-             system"
+            "{size} is too large for the file system of {shown}, or for `ulimit -f`; give a smaller --size, or a path \
+            on another file system"
         ),
         _ => Err(error).with_context(|| format!("making {shown}")),
     }

@@ -13,7 +13,7 @@ use super::protocol::{AtDetach, Progress};
 use super::remembered;
 use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 
-/// How often somebody who waits for a drain is told how far it is.
+/// Interval between two reports of how far a drain is.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// Whether a hybrid disk outlives its daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +39,12 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Pers
     }
 }
 
-/// Skips what is damaged of a pair, of which it is known what is lost.
+/// Skips the damaged part of a pair whose losses are known.
 pub(super) fn salvage(spec: &DiskSpec, cache: &CacheSpec) -> anyhow::Result<()> {
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let pair = DamagedPair::open(disk.half(), flash.half())?;
     if pair.damage().is_some() {
-        pair.salvage().context("going on without what is damaged")?;
+        pair.salvage().context("continuing without the damaged data")?;
     }
     Ok(())
 }
@@ -59,7 +59,7 @@ pub(super) fn halves(spec: &DiskSpec, cache: &CacheSpec, access: Access) -> anyh
 pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -> anyhow::Result<()> {
     let needs_flash = match flash_is {
         AtDetach::Dissolve => {
-            hybrid.dissolve().context("taking the flash from the disk")?;
+            hybrid.dissolve().context("separating the flash from the disk")?;
             false
         }
         AtDetach::Empty | AtDetach::Keep => {
@@ -83,7 +83,7 @@ pub(crate) fn detach_unserved(
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
     };
     if keeps(&spec.disk, cache)? == Persistence::Nothing {
-        bail!("{} is not served, and in memory nothing lasts: there is nothing to detach", spec.name);
+        bail!("{} is not served, and a disk in memory ends with its daemon: there is nothing to detach", spec.name);
     }
     let (disk, flash) = halves(spec, cache, Access::ReadWrite)?;
     let spindle = disk.motor(&spec.disk).unwrap_or_else(|_| open::no_motor());
@@ -130,11 +130,12 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
     }
     match drained {
         Err(HybridError::Stopped) => {
-            bail!("nobody waits for it any more: data that is not on the disk yet stays on flash")
+            bail!("the client has gone: data that is not on the disk yet stays on flash")
         }
         // The drain has to write to the flash, too.
         drained if hybrid.stats().refuses_writes.is_some() => drained.context(
-            "the flash cannot be emptied (`umbrella disk detach --keep-cache` ends the disk, and flushed data stays on the flash)",
+            "cannot empty the flash (`umbrella disk detach --keep-cache` detaches the disk, and flushed data stays on \
+            the flash)",
         )?,
         drained => drained.context("writing the data on the flash to the disk")?,
     }

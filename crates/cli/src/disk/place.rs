@@ -30,7 +30,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) enum PlaceError {
     #[error("no disk is served (offer one with `umbrella disk serve CONFIG`)")]
     NoneServed,
-    #[error("{} disks are served; say which: {}", names.len(), names.join(", "))]
+    #[error("{} disks are served; name one: {}", names.len(), names.join(", "))]
     Several { names: Vec<String> },
     #[error("{} is not a served disk, its device or a configuration file{served}", quoted(given))]
     NotADisk { given: String, served: String },
@@ -74,7 +74,7 @@ pub(crate) fn client_of(spec: &DiskSpec) -> anyhow::Result<(DiskClient, DiskStat
     if (&status.disk, &status.flash) != (&spec.disk.identity(), &flash) {
         let flash = status.flash.as_ref().map_or(String::new(), |flash| format!(", flash {}", visible(flash)));
         let (name, disk) = (&spec.name, visible(&status.disk));
-        bail!("{name} is served already with another configuration (disk {disk}{flash}); give this one another name");
+        bail!("{name} is already served with another configuration (disk {disk}{flash}); give this one another name");
     }
     Ok((client, *status))
 }
@@ -99,7 +99,7 @@ pub(crate) fn control(name: &DiskName) -> PathBuf {
     dir().join(format!("{name}.sock"))
 }
 
-/// Where a disk's NBD clients find it, unless they are told otherwise.
+/// Where a disk's NBD clients find it, unless another place is given.
 pub(crate) fn nbd(name: &DiskName) -> PathBuf {
     dir().join(format!("{name}.nbd"))
 }
@@ -118,8 +118,8 @@ pub(crate) fn is_served(name: &DiskName) -> bool {
     client::is_listening(&control(name))
 }
 
-/// Waits until nobody listens for a disk of that name: a daemon answers just before it ends, and whoever starts one
-/// after that must not take it for one that goes on. Gives up on one that somebody else has started meanwhile.
+/// Waits until nobody listens for a disk of that name. A daemon answers just before it ends, and a process that starts
+/// one after that must not take it for one that goes on. Gives up when somebody else has started one meanwhile.
 pub(crate) fn wait_until_gone(name: &DiskName) {
     let deadline = Instant::now() + FAREWELL;
     while is_served(name) && Instant::now() < deadline {
@@ -203,7 +203,7 @@ pub(crate) fn clear_leftovers(name: &DiskName) -> anyhow::Result<bool> {
     }
     if mounts::is_dead(&folder) {
         mounts::detach(&folder, true)
-            .with_context(|| format!("taking away the dead mount at {}", visible_path(&folder)))?;
+            .with_context(|| format!("detaching the dead mount at {}", visible_path(&folder)))?;
     }
     // Only a place to mount at; there is none for a disk that was not attached.
     let _ = std::fs::remove_dir(&folder);

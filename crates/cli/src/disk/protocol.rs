@@ -267,7 +267,8 @@ impl Language for DiskLanguage {
     type Progress = Progress;
     const OWNED: &'static str = "its daemon";
     const START: &'static str = "offer the disk with `umbrella disk serve CONFIG`";
-    const FORCE: &'static str = "it may wait for the disk; `kill -9` of it loses nothing that was flushed, and `umbrella disk attach` goes on from there";
+    const FORCE: &'static str = "it may be waiting for the disk; `kill -9` on it loses no flushed data, and `umbrella \
+        disk attach` continues from there";
 
     fn sign_of_life() -> Request {
         Request::Status

@@ -1,9 +1,9 @@
 //! Which disks are halves of hybrid disks, remembered beside their own labels.
 //!
-//! A disk's label lies at its end. One that was cut has lost it, and one that grew has it where nobody looks, so that
-//! the disk would pass for a plain one while its newest data is on flash. So the state directory has a file for each
-//! disk whose flash may hold any: `@disks/ID`, written when the pair is opened and removed when the disk is whole
-//! alone. It is named by what stays with the disk wherever it is plugged in: the serial number of a device, or the
+//! A disk's label lies at its end. A disk that was cut has lost it, and on a disk that grew it lies where no program
+//! looks. Such a disk would pass for a plain one while its newest data is on flash. So the state directory has a file
+//! for each disk whose flash may hold any: `@disks/ID`, written when the pair is opened and removed when the disk is
+//! whole alone. Its name is what stays with the disk wherever it is plugged in: the serial number of a device, or the
 //! inode of a file.
 
 use std::fs;
@@ -20,7 +20,7 @@ use crate::mounts::{self, PathLocality};
 use crate::probe::ProbeReply;
 use crate::state_file;
 
-/// What is remembered of a disk.
+/// The memory of one disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Remembered {
     /// Where it was.
@@ -48,7 +48,7 @@ pub(crate) fn remember(spec: &DiskSpec, size: ByteSize) {
     }
 }
 
-/// What is remembered of a disk, if its flash may hold its newest data.
+/// The memory of a disk, if its flash may hold its newest data.
 pub(crate) fn recall(spec: &DeviceSpec) -> Option<Remembered> {
     state_file::read(&file_of(spec.path()?)?)
 }

@@ -21,15 +21,15 @@ use crate::text::count;
 
 /// How often what was done is written down.
 const SAVE_EVERY: Duration = Duration::from_secs(10);
-/// How often who waits is told how far it is.
+/// Interval between two reports of how far a scrub is.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long a thread that waits for the next scrub trusts a monotonic clock.
 const LOOK_AGAIN: Duration = Duration::from_secs(3600);
 
-/// What is kept of a disk's scrubs.
+/// The kept record of a disk's scrubs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Record {
-    /// Of the store or pair: another one of the same name begins anew.
+    /// Id of the store or pair: another one of the same name begins anew.
     id: ScrubId,
     /// One that has not come to its end.
     begun: Option<Scrubbing>,
@@ -86,7 +86,7 @@ impl Scrubs {
     ) -> anyhow::Result<ScrubResult> {
         let name = &self.name;
         let Some(_turn) = self.turn.try_lock() else {
-            bail!("{name} is being scrubbed already (`umbrella disk status {name}` says how far that is)");
+            bail!("{name} is already being scrubbed (`umbrella disk status {name}` shows its progress)");
         };
         let mut scrubbing = self.record.lock().begun.take().filter(|_| !restart).unwrap_or_default();
         // When the next part may be read: a time in which nothing could be read is not made up for.
@@ -96,7 +96,7 @@ impl Scrubs {
         loop {
             let Some(now) = disk.upgrade() else {
                 self.interrupt(scrubbing);
-                bail!("{name} is being taken away; the next scrub goes on where this one was");
+                bail!("{name} is being detached; the next scrub continues where this one stopped");
             };
             let (total, began) = (now.checksummed(), Instant::now());
             let read = scrubbing.step(&*now, &mut buffer);
@@ -114,7 +114,7 @@ impl Scrubs {
                     let progress = Progress { done: scrubbing.read, total: total.max(scrubbing.read), ending: false };
                     if !tell(&progress) {
                         self.interrupt(scrubbing);
-                        bail!("the scrub of {name} is interrupted; the next one goes on where it was");
+                        bail!("the scrub of {name} is interrupted; the next one continues where it stopped");
                     }
                 }
                 let wait = due.saturating_duration_since(Instant::now());
@@ -140,7 +140,7 @@ impl Scrubs {
         }
         self.save();
         if result.is_clean() {
-            tracing::info!("{}: scrubbed, {} were as they had been written", self.name, result.read);
+            tracing::info!("{}: scrubbed {}, no damage found", self.name, result.read);
         } else {
             tracing::error!("{}", found(&self.name, &result));
         }

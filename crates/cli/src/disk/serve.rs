@@ -41,7 +41,7 @@ pub(crate) enum LocalDevice {
     Attached,
 }
 
-/// Serves until it is told to end.
+/// Serves until a request or a signal ends it.
 pub(crate) fn serve(
     spec: DiskSpec,
     here: LocalDevice,
@@ -52,7 +52,7 @@ pub(crate) fn serve(
     let control = Listener::bind(&place::control(&name)).map_err(|error| match error {
         BindError::Answered { pid, .. } => match place::client_of(&spec) {
             Err(other) if !other.is::<ClientError>() => other,
-            _ => anyhow::anyhow!("{name} is served already, by process {pid} (see `umbrella disk status {name}`)"),
+            _ => anyhow::anyhow!("{name} is already served by process {pid} (see `umbrella disk status {name}`)"),
         },
         error @ BindError::Io { .. } => error.into(),
     })?;
@@ -64,8 +64,8 @@ pub(crate) fn serve(
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now(), scrubs });
     if let Some(Err(gone)) = starter.map(Starter::ready) {
-        // Whoever wanted the disk may only have lost his terminal.
-        tracing::warn!("the process that started the daemon is gone ({gone}); {name} is served all the same");
+        // The user who wanted the disk may only have lost their terminal.
+        tracing::warn!("the process that started the daemon is gone ({gone}); {name} stays served");
     }
     systemd::tell("READY=1");
     let (end, served) = until_free(&ends, &served)?;
@@ -75,7 +75,7 @@ pub(crate) fn serve(
         EndReason::Detach { flash, requester } => {
             let result = stop(served, flash);
             let told =
-                |error| format!("{name} is detached and its daemon has ended, but not in order: {}", reasons(error));
+                |error| format!("{name} is detached and its daemon has ended, but with an error: {}", reasons(error));
             requester.done(result.as_ref().copied().map_err(told));
             result
         }
@@ -128,8 +128,8 @@ fn open(spec: DiskSpec, here: LocalDevice, on_damage: OnDamage, end: &Sender<End
     Ok(served)
 }
 
-/// Waits for the end, and until the block device is away. While that is in use, whoever asked for a detachment is
-/// refused; after a signal it is tried again and again.
+/// Waits for the end, and until the block device is away. While that is in use, a request to detach it is refused.
+/// After a signal it is tried again and again.
 fn until_free(ends: &Receiver<EndReason>, served: &Mutex<Option<Served>>) -> anyhow::Result<(EndReason, Served)> {
     let mut leaving = false;
     loop {
@@ -148,7 +148,7 @@ fn until_free(ends: &Receiver<EndReason>, served: &Mutex<Option<Served>>) -> any
         match end {
             EndReason::Detach { requester, .. } => requester.done(Err(reasons(&error))),
             EndReason::Signal if !leaving => {
-                tracing::warn!("{}: waiting until it is not (a second signal ends at once)", reasons(&error));
+                tracing::warn!("{}: waiting until it is free (a second signal ends at once)", reasons(&error));
                 leaving = true;
             }
             EndReason::Signal => {}
@@ -170,8 +170,8 @@ fn stop(Served { offered, server, .. }: Served, flash: AtDetach) -> anyhow::Resu
 /// What to say of an address that other machines can reach.
 pub(crate) fn open_to_others(address: &Listen) -> String {
     format!(
-        "{address} can be reached by other machines, and clients need no certificate (tls and tls_verify_peer in [nbd] ask for one): \
-         anyone there can read and write the disk"
+        "other machines can reach {address}, and anyone there can read and write the disk: to require a certificate, \
+        set tls and tls_verify_peer in [nbd]"
     )
 }
 

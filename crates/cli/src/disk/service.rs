@@ -1,4 +1,4 @@
-//! What a disk's daemon does when it is asked.
+//! How a disk's daemon answers requests.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -23,12 +23,12 @@ use super::scrub::Scrubs;
 use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
 
-/// How often somebody who waits for the end hears that it is under way.
+/// Interval at which a client that waits for the end hears that it is under way.
 const PULSE: Duration = Duration::from_secs(1);
-/// A client that ended a moment ago is still counted: a detachment waits so long for it to hang up.
+/// How long a detachment waits for clients to hang up: one that ended a moment ago is still counted.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// What a request comes to whose client is gone.
-pub(crate) const NOBODY_WAITS: &str = "nobody waits for it any more: it is not done";
+/// The outcome of a request whose client is gone.
+pub(crate) const NOBODY_WAITS: &str = "the client has gone, so the request was dropped";
 /// Most ranges that a status names.
 const MOST_RANGES: usize = 10_000;
 
@@ -43,7 +43,7 @@ pub(crate) enum EndReason {
 /// Who asked for a detachment. What nobody waits for any more is not done: it would come when nobody expects it.
 pub(crate) struct Requester(Sender<RequesterMessage>);
 
-/// What a requester is told.
+/// A message to a requester.
 enum RequesterMessage {
     /// Asks whether it still waits.
     AreYouThere(Sender<bool>),
@@ -158,7 +158,7 @@ impl DiskService {
     fn of_served<T>(&self, look: impl FnOnce(&mut Served) -> anyhow::Result<T>) -> anyhow::Result<T> {
         match &mut *self.served.lock() {
             Some(served) => look(served),
-            None => bail!("the disk is being taken away"),
+            None => bail!("the disk is being detached"),
         }
     }
 
@@ -175,7 +175,7 @@ impl DiskService {
         let drain_failure = stats.and_then(|stats| stats.drain_failure);
         let device = attached.as_ref().map(Attached::shown);
         let waits = device.as_ref().filter(|_| *ending);
-        let waits = waits.map(|device| format!("a signal asked for the end: waiting until nobody uses {device}"));
+        let waits = waits.map(|device| format!("signal received: waiting until {device} is no longer in use"));
         DiskStatus {
             name: offered.spec.name.to_string(),
             kind: offered.kind().to_owned(),
@@ -216,7 +216,10 @@ impl DiskService {
         let (scrubbed, bandwidth) = self.of_served(|Served { offered, .. }| {
             let (kind, name) = (offered.kind(), &offered.spec.name);
             let Some(scrubbed) = offered.scrubbed() else {
-                bail!("{name} ({kind}) keeps no checksums to compare its data with: only a log store and the flash of a hybrid disk do");
+                bail!(
+                    "{name} ({kind}) keeps no checksums to compare its data with: scrub a log store or a hybrid \
+                    disk instead"
+                );
             };
             Ok((scrubbed, bandwidth.unwrap_or(offered.spec.scrub.bandwidth)))
         })?;
@@ -251,7 +254,7 @@ impl DiskService {
             std::thread::sleep(GOODBYE / 50);
         };
         if connections > 0 && !force {
-            bail!("{name} is in use by NBD clients ({connections} connected); --force hangs up on them");
+            bail!("{name} is in use by NBD clients ({connections} connected); --force disconnects them");
         }
         // Most of it while the disk can still be used.
         let has_cache = hybrid.is_some();
@@ -260,7 +263,7 @@ impl DiskService {
             Some(hybrid) => drain(hybrid, tell)?,
             None => ByteSize(0),
         };
-        // What is damaged was found on the way. Whoever holds it keeps the disk from ending.
+        // The damage was found on the way. A user that holds it keeps the disk from ending.
         let at_risk = hybrid.map(|hybrid| hybrid.lost()).unwrap_or_default();
         let (send, words) = channel();
         self.end.send(EndReason::Detach { flash, requester: Requester(send) })?;
@@ -276,7 +279,7 @@ impl DiskService {
                 Err(RecvTimeoutError::Timeout) => {
                     tell(&pulse);
                 }
-                Err(RecvTimeoutError::Disconnected) => bail!("{name} is being taken away already"),
+                Err(RecvTimeoutError::Disconnected) => bail!("{name} is already being detached"),
             }
         };
         if let Err(error) = outcome {

@@ -1,4 +1,4 @@
-//! Who uses a block device of this machine.
+//! Users of a block device of this machine.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -22,7 +22,7 @@ pub(crate) fn items(root: &Path, wanted: &BootRequirements<'_>) -> Vec<Diagnosti
     match (unit, line) {
         (None, None) => vec![not_at_boot(wanted)],
         (Some(unit), Some(_)) => {
-            let text = format!("both {unit} and a line of /etc/fstab mount the pool at boot");
+            let text = format!("both {unit} and /etc/fstab mount the pool at boot");
             vec![Diagnostic::problem("boot", text).todo(format!("systemctl disable {unit}, or delete the line"))]
         }
         (Some(unit), None) => unit_items(root, &unit, wanted),

@@ -15,8 +15,8 @@ pub(crate) fn items(branches: &[BranchSpec]) -> Vec<Diagnostic> {
     let mut items = Vec::new();
     for branch in branches {
         let path = mounts::resolve(&branch.path);
-        // One that does not answer is told of by the check of the configuration. Of one that is hidden only the cover
-        // could be seen.
+        // The check of the configuration reports a branch that does not answer. Of a hidden branch only the cover could
+        // be seen.
         if !mounts::answers(&path, std::time::Duration::from_secs(2)) || is_covered(&path) {
             continue;
         }
@@ -37,14 +37,17 @@ fn of_mount(branch: &BranchSpec, at: &Path, mounted: &MountInfo) -> Vec<Diagnost
     let at = visible_path(at);
     let mut items = Vec::new();
     if has("ro") && !branch.read_only {
-        let text = format!("{at} is mounted read-only; Linux does that after an error of the disk");
+        let text = format!("{at} is mounted read-only, as Linux does after a disk error");
         let todo =
-            format!("look into `dmesg`, repair the file system, and mount it again; or set `read_only = true` ({at})");
+            format!("check `dmesg`, repair the file system, and mount it again; or set `read_only = true` ({at})");
         items.push(Diagnostic::problem(about(branch), text).todo(todo));
     }
     if has("nosuid") || has("noexec") {
         let which = ["nosuid", "noexec"].into_iter().filter(|option| has(option)).collect::<Vec<_>>().join(",");
-        let text = format!("{at} is mounted {which}, so programs on this branch run differently from those on others");
+        let text = format!(
+            "{at} is mounted {which}, so programs on this branch behave differently from those on \
+            others"
+        );
         items.push(
             Diagnostic::remark(about(branch), text)
                 .todo("mount all branches alike; for the whole tree, give the option to the pool"),
@@ -60,9 +63,9 @@ fn of_mount(branch: &BranchSpec, at: &Path, mounted: &MountInfo) -> Vec<Diagnost
 fn of_storage(branch: &BranchSpec, storage: &Storage) -> Option<Diagnostic> {
     let is_meant = branch.require_mount == Some(false);
     (storage.is_on_root && !is_meant).then(|| {
-        let text = format!("{} lies on the system's own disk, which its files can fill", visible_path(&storage.path));
+        let text = format!("{} is on the system's own disk, which its files can fill", visible_path(&storage.path));
         Diagnostic::remark(about(branch), text)
-            .todo("mount the branch's disk there, or set `require_mount = false` if it is meant so")
+            .todo("mount the branch's disk there, or set `require_mount = false` if this is intended")
     })
 }
 

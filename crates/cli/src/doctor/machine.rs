@@ -61,7 +61,7 @@ fn of_kernel(kernel: &Kernel) -> Vec<Diagnostic> {
     let mut items = Vec::new();
     if !kernel.has_fuse {
         items.push(
-            Diagnostic::problem("kernel", "/dev/fuse does not exist, so nothing can be mounted").todo("modprobe fuse"),
+            Diagnostic::problem("kernel", "/dev/fuse does not exist, so no pool can be mounted").todo("modprobe fuse"),
         );
     }
     let Some(version) = version(&kernel.release) else { return items };
@@ -74,7 +74,7 @@ fn of_kernel(kernel: &Kernel) -> Vec<Diagnostic> {
     }
     if version < (6, 9) {
         let text = format!(
-            "Linux {release} has no passthrough: reads and writes go through the daemon, at about half of the speed"
+            "Linux {release} has no passthrough: reads and writes go through the daemon, at about half the speed"
         );
         items.push(Diagnostic::remark("kernel", text).todo("run Linux 6.9 or later"));
     }
@@ -89,7 +89,8 @@ fn of_kernel(kernel: &Kernel) -> Vec<Diagnostic> {
         items.push(Diagnostic::remark("kernel", text).todo("echo Y > /sys/module/fuse/parameters/enable_uring"));
     }
     if kernel.io_uring_disabled.as_deref().is_some_and(|value| value != "0") {
-        let text = "io_uring is forbidden (kernel.io_uring_disabled): requests come from /dev/fuse, and take up to twice as long";
+        let text = "io_uring is disabled (kernel.io_uring_disabled): requests come from /dev/fuse, and take up to \
+            twice as long";
         items.push(Diagnostic::remark("kernel", text).todo("sysctl kernel.io_uring_disabled=0"));
     }
     items
@@ -104,7 +105,7 @@ fn limits() -> Option<Limits> {
 fn of_limits(limits: Limits) -> Option<Diagnostic> {
     let reachable = if limits.is_root { limits.hard.max(limits.most) } else { limits.hard };
     (reachable < FEW).then(|| {
-        let text = format!("a daemon may open {reachable} files only; programs that open more in the pool get EMFILE");
+        let text = format!("a daemon may open only {reachable} files; programs that open more in the pool get EMFILE");
         let todo = if limits.is_root {
             "sysctl fs.nr_open=1048576"
         } else {

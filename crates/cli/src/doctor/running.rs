@@ -13,9 +13,10 @@ pub(crate) fn items(status: &Status) -> Vec<Diagnostic> {
         let about = format!("branch {}", quoted(&branch.name));
         if let BranchState::Offline { reason, .. } = &branch.state {
             let text = format!("it is offline: {}", visible(reason));
-            items.push(
-                Diagnostic::problem(about.clone(), text).todo("files on it do not exist for programs until it is back"),
-            );
+            items.push(Diagnostic::problem(about.clone(), text).todo(
+                "programs do not see its files until it is back; check its \
+                    disk and mount",
+            ));
         }
         if branch.failing {
             let drain = command(["branch", "drain", &branch.name]);

@@ -1,7 +1,7 @@
 //! Translates a mount of mergerfs into a configuration: an fstab line, a command line, or its options.
 //!
-//! Pure: text in, text out. `input` takes the given text apart, `branches` reads the list of branches, `policies` has
-//! the policies of creating and their spreads, `options` says of every other option what becomes of it.
+//! Pure: text in, text out. `input` takes the given text apart. `branches` reads the list of branches. `policies` has
+//! the policies of creating and their spreads. `options` says for every other option how it is translated.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
@@ -44,11 +44,9 @@ pub(crate) struct OptionNote {
 /// The text cannot be translated.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum MergerfsError {
-    #[error(
-        "no branches are named: give the fstab line, the command line, or the options with `branches=/mnt/a:/mnt/b`"
-    )]
+    #[error("no branches given: give the fstab line, the command line, or the options with `branches=/mnt/a:/mnt/b`")]
     NoBranches,
-    #[error("no mount point is named: give the fstab line, or the mount point with --mount")]
+    #[error("no mount point given: give the fstab line, or the mount point with --mount")]
     NoMount,
     #[error("{path} is not absolute: branches and mount points begin with \"/\"")]
     NotAbsolute { path: String },
@@ -56,7 +54,7 @@ pub(crate) enum MergerfsError {
     OtherKind { kind: String },
     #[error("the options are in the file {file}: give its lines in place of `config={file}`")]
     InFile { file: String },
-    #[error("{value:?} is no size: mergerfs takes a number with K, M, G or T behind it")]
+    #[error("{value:?} is not a size: mergerfs takes a number followed by K, M, G or T")]
     NoSize { value: String },
 }
 
@@ -128,7 +126,7 @@ impl Converter {
             self.missing.extend(policy.note.map(|text| note(setting, text)));
         } else {
             self.settings.policy = policies::find("mfs");
-            let text = "no policy of this name is known; the branch with most free space is taken";
+            let text = "unknown policy; the branch with most free space is used instead";
             self.missing.push(note(setting, text));
         }
     }
@@ -141,14 +139,15 @@ impl Converter {
             }
             Err(_) => self.missing.push(note(
                 setting,
-                "it is no number of seconds; the kernel keeps names and attributes for an hour (`cache_timeout`)",
+                "it is not a number of seconds; the kernel keeps names and attributes for an hour (`cache_timeout`)",
             )),
         }
     }
 
     fn finish(mut self, mount: String, given: Vec<MergerfsBranch>) -> Translation {
         let policy = self.settings.policy.unwrap_or_else(|| {
-            let text = "without it mergerfs up to 2.40 uses epmfs, and pfrd since; epmfs is written. For the other: spread = \"random-by-free\"";
+            let text = "mergerfs up to 2.40 uses epmfs by default, later versions pfrd; this writes epmfs. For pfrd: \
+                spread = \"random-by-free\"";
             self.missing.push(OptionNote { option: "category.create".to_owned(), text: text.to_owned() });
             policies::of_older_releases()
         });

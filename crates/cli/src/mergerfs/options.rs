@@ -18,7 +18,7 @@ use OptionMapping::{Dropped, Kept, Missing, Needless};
 /// Of an option, with `-` in place of `_`.
 pub(super) fn fate(key: &str, value: &str) -> OptionMapping {
     let known = of_value(key, value).or_else(|| always(key)).or_else(|| of_kernel(key)).or_else(|| of_mounts(key));
-    known.unwrap_or(Missing("it is not known here; nothing was written for it"))
+    known.unwrap_or(Missing("unknown option; nothing was written for it"))
 }
 
 /// Options whose value decides.
@@ -27,19 +27,19 @@ fn of_value(key: &str, value: &str) -> Option<OptionMapping> {
     let unless_off = |fate| if is_off { Dropped } else { fate };
     Some(match key {
         "moveonenospc" if is_off => {
-            Missing("a file that outgrows its branch always moves to the next one of its list with room")
+            Missing("a file that outgrows its branch always moves to the next branch of its list with room")
         }
         "moveonenospc" => Needless(
-            "a file that outgrows its branch moves to the next one of its list with room, and what has it open goes on",
+            "a file that outgrows its branch moves to the next branch of its list with room, and programs keep it open",
         ),
         "cache.writeback" => unless_off(Missing(
-            "the kernel gathers no small writes; where a file is in passthrough, writes go to the branch at native speed",
+            "the kernel does not gather small writes; in passthrough, writes go to the branch at native speed",
         )),
         "symlinkify" => unless_off(Missing("old files stay files; reads in passthrough are as fast as on the branch")),
         "link-cow" => unless_off(Missing("writing to a file changes it under all its names, as on any file system")),
         "follow-symlinks" => unless_off(Missing("symbolic links stay links")),
         "nullrw" => unless_off(Missing("it is for measuring mergerfs")),
-        "lazy-umount-mountpoint" => unless_off(Missing("a mount point that is in use is refused; unmount it first")),
+        "lazy-umount-mountpoint" => unless_off(Missing("a mount point must not be in use; unmount it first")),
         "export-support" | "never-forget-nodes" | "noforget" => {
             unless_off(Missing("a pool cannot be exported by the kernel's NFS server"))
         }
@@ -49,8 +49,8 @@ fn of_value(key: &str, value: &str) -> Option<OptionMapping> {
         "xattr" if matches!(value, "passthrough" | "") => Dropped,
         "xattr" => Missing("extended attributes always pass through"),
         "statfs" if matches!(value, "base" | "") => Dropped,
-        "statfs" => Missing("the space that is shown is always that of all branches"),
-        "statfs-ignore" => unless_off(Missing("the space that is shown is always that of all branches")),
+        "statfs" => Missing("the pool always shows the space of all branches"),
+        "statfs-ignore" => unless_off(Missing("the pool always shows the space of all branches")),
         "posix-acl" if is_off => Missing("ACLs are always in force where the branches keep them"),
         "posix-acl" => Needless("ACLs are in force where the branches keep them"),
         "kernel-permissions-check" if is_off => Missing("the kernel always checks permissions"),
@@ -74,7 +74,8 @@ fn always(key: &str) -> Option<OptionMapping> {
         ),
         "func.readdir" => Needless("a listing asks all branches, and the kernel keeps it"),
         key if key.starts_with("func.") || key.starts_with("category.") => Needless(
-            "a change reaches the file that is shown, and every copy of a directory; of several files of one name the newest is shown",
+            "a change applies to the file that the pool shows, and to every copy of a directory; of several files of \
+            one name the pool shows the newest",
         ),
         "ignorepponrename" | "link-exdev" | "rename-exdev" => {
             Needless("renames and links inside the pool never fail with EXDEV")
@@ -120,7 +121,7 @@ fn of_kernel(key: &str) -> Option<OptionMapping> {
         | "fuse-msg-size"
         | "parallel-direct-writes"
         | "direct-io-allow-mmap"
-        | "passthrough.max-stack-depth" => Needless("the fastest that the kernel has is used"),
+        | "passthrough.max-stack-depth" => Needless("the pool uses the fastest that the kernel has"),
         "big-writes" | "hard-remove" | "splice-move" | "splice-read" | "splice-write" | "atomic-o-trunc"
         | "auto-unmount" | "nonempty" | "allow-other" | "fsname" | "subtype" | "defaults" | "pipe-max-size" => Dropped,
         _ => return None,

@@ -49,7 +49,8 @@ pub(crate) const POLICIES: &[Policy] = &[
     unequal(
         "newest",
         &["only-same-path", "most-free"],
-        "nothing goes by the age of a directory's copies; of the branches that have the directory, the one with most free space is taken",
+        "the age of a directory's copies has no effect; of the branches that have the directory, the one with most \
+        free space is used",
     ),
     equal("pfrd", &["random-by-free"]),
     equal("rand", &["random"]),

@@ -132,7 +132,7 @@ fn every_option_of_mergerfs_is_known() {
     for option in options.split_whitespace() {
         let given = format!("branches=/a:/b,category.create=ff,{option}");
         let translation = translate(&given, Some("/srv/pool")).unwrap();
-        let unknown = translation.missing.iter().find(|note| note.text.contains("not known"));
+        let unknown = translation.missing.iter().find(|note| note.text.contains("unknown option"));
         assert_eq!(unknown, None);
     }
 }
@@ -145,7 +145,7 @@ fn what_is_no_mount_of_mergerfs_is_refused_with_what_to_give() {
     assert!(said("mountpoint=/srv/pool,category.create=mfs").contains("branches=/mnt/a:/mnt/b"));
     assert!(said("mnt/a:/mnt/b /srv/pool mergerfs x").contains("not absolute"));
     assert!(said("").contains("mount point"));
-    assert!(said("/a:/b /srv/pool mergerfs minfreespace=4X").contains("no size"));
+    assert!(said("/a:/b /srv/pool mergerfs minfreespace=4X").contains("not a size"));
     assert!(said("/a:/b /srv/pool mergerfs config=/etc/pool.conf").contains("/etc/pool.conf"));
 }
 

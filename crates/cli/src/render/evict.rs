@@ -11,13 +11,13 @@ use crate::text::{count, quoted, visible};
 pub(super) fn line(evict: &EvictStatus) -> String {
     let state = match evict.state {
         EvictState::Below => "room enough",
-        EvictState::AwaitsHours => "too full; files leave in its hours",
+        EvictState::AwaitsHours => "too full; files leave during its hours",
         EvictState::Moving => "files leave now",
         EvictState::MovingShort => "less than min_free is free: files leave now, whatever the hour",
         EvictState::Rests if evict.stays.iter().all(|stays| stays.why == EvictStay::Nowhere) => {
-            "all that may leave has left"
+            "every file that may leave has left"
         }
-        EvictState::Rests => "too full, and nothing more can leave now",
+        EvictState::Rests => "too full, but no more files can leave now",
         EvictState::Offline => "offline",
     };
     let full = match evict.state {
@@ -41,7 +41,7 @@ pub(super) fn line(evict: &EvictStatus) -> String {
 fn stay(stays: &EvictStays) -> String {
     let why = match stays.why {
         EvictStay::Nowhere => "may not leave (their lists name no other branch)",
-        EvictStay::NoRoom => "would leave, but find no room",
+        EvictStay::NoRoom => "would leave, but no branch has room for them",
         EvictStay::Held => "came too recently (min_stay)",
         EvictStay::InUse => "stay while they are in use",
         EvictStay::Failed => "could not be moved",

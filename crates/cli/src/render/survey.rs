@@ -116,7 +116,8 @@ pub(crate) fn advice(totals: &Totals, pool: &str) -> Vec<String> {
             groups => format!("{groups} groups of names differ"),
         };
         advice.push(format!(
-            "{groups} only in case: the pool shows each of the names. Programs on Windows and macOS see one of them; rename the others if they mean the same"
+            "{groups} only in case: the pool shows each of the names. Programs on Windows and macOS see only one of \
+            them; rename the others if they mean the same"
         ));
     }
     if totals.unread > 0 {

@@ -221,7 +221,7 @@ fn an_explanation_says_where_and_why() {
     1. no  read-only files on flash: mode 0644 is writable
     2. yes /home/dave/**.avi: longest match
 
-  what was known of the file
+  what is known about the file
   size   3 MiB
   owner  dave
 "#
@@ -233,9 +233,13 @@ fn a_fill_level_that_has_done_all_it_may_says_so() {
     let mut evict = pool().evicts.remove(0);
     evict.state = EvictState::Rests;
     evict.next.clear();
-    assert!(super::evict::line(&evict).contains(": all that may leave has left;"), "{}", super::evict::line(&evict));
+    assert!(
+        super::evict::line(&evict).contains(": every file that may leave has left;"),
+        "{}",
+        super::evict::line(&evict)
+    );
     evict.stays[0].why = EvictStay::InUse;
-    assert!(super::evict::line(&evict).contains(": too full, and nothing more can leave now;"));
+    assert!(super::evict::line(&evict).contains(": too full, but no more files can leave now;"));
 }
 
 #[test]
@@ -254,8 +258,8 @@ fn a_rule_that_joins_conditions_shows_which_of_them_hold() {
 #[test]
 fn a_file_that_fits_nowhere_is_said_to() {
     let text = explanation(&Explanation { belongs: None, exists: false, on: Vec::new(), ..explained() });
-    assert!(text.contains("belongs on  no branch: none that its rule allows has room"), "{text}");
-    assert!(text.contains("is on       no branch: it is supposed (--what-if)"), "{text}");
+    assert!(text.contains("belongs on  no branch: all that its rule allows are full"), "{text}");
+    assert!(text.contains("is on       no branch: the file is hypothetical (--what-if)"), "{text}");
     let absent = Explanation { belongs: None, exists: false, facts: Vec::new(), on: Vec::new(), ..explained() };
     assert!(explanation(&absent).contains("is on       no branch: the file does not exist\n"));
 }

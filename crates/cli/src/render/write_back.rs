@@ -46,11 +46,14 @@ pub(crate) fn table(ordered: &[(&str, &FlusherStatus)]) -> String {
     let mut text = lines(&table);
     for (branch, status) in ordered {
         if status.stalled {
-            let _ =
-                writeln!(text, "branch {}: nothing reached its disk lately; writers are not held back", quoted(branch));
+            let _ = writeln!(
+                text,
+                "branch {}: nothing reached its disk lately, so writers are not held back",
+                quoted(branch)
+            );
         }
         if status.recording {
-            let _ = writeln!(text, "branch {}: its events are being recorded", quoted(branch));
+            let _ = writeln!(text, "branch {}: recording its events", quoted(branch));
         }
     }
     text

@@ -1,5 +1,5 @@
-//! What a pool over existing disks looks like, found by reading only: names that are on several branches, directories
-//! that differ, names that differ only in case, and how much each branch holds.
+//! What a pool over existing disks looks like, found by reading only. It finds names that are on several branches,
+//! directories that differ, names that differ only in case, and how much each branch holds.
 //!
 //! The walk goes through one directory of all branches at a time. It lists the directory on each branch, sorts the
 //! names and merges the listings. So it keeps the names of one directory, and the directories that it has still to

@@ -26,16 +26,16 @@ pub(crate) struct Root {
     pub(crate) path: PathBuf,
 }
 
-/// What the walk tells as it goes.
+/// What the walk reports as it goes.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
-    /// It enters a directory; so many names were seen before.
+    /// It enters a directory, after `seen` names.
     At { path: &'a Path, seen: u64 },
     /// It found something.
     Found(Finding),
 }
 
-/// Looks at all branches, and tells what it finds. Ends early where `tell` fails.
+/// Looks at all branches, and reports what it finds. Ends early where `tell` fails.
 pub(crate) fn walk<E>(
     roots: &[Root],
     contents: Contents,

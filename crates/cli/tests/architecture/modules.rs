@@ -154,7 +154,7 @@ impl Modules {
         types
     }
 
-    /// Who uses whom, a parent's use of its own children left out.
+    /// Which module uses which, without a parent's use of its own children.
     pub(super) fn edges(&self) -> BTreeMap<String, BTreeSet<String>> {
         let mut edges: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (name, module) in &self.0 {

@@ -1,4 +1,5 @@
-//! Flash that is damaged or lost: what is whole is had, what is lost is named, and nothing is given up unless told to.
+//! Flash that is damaged or lost. Undamaged data can be read, lost data is named, and nothing is given up without a
+//! command.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -9,8 +10,7 @@ use serde_json::Value;
 use super::support::{MIB, bytes};
 use super::{House, ends, first};
 
-/// A disk that sleeps, not served, with so many random bytes that only its flash has; they begin at 1 MiB + 4 KiB of
-/// the flash.
+/// A disk that sleeps, not served, whose `data` only its flash has; it begins at 1 MiB + 4 KiB of the flash.
 fn asleep_with(house: &House, data: &[u8]) -> String {
     let config = house.asleep();
     house.write("media", data);
@@ -136,7 +136,11 @@ fn a_block_of_flash_that_is_damaged_while_it_is_in_use_keeps_nobody_from_detachi
     assert!(on_disk[..lost.start] == data[..lost.start] && on_disk[lost.end..] == data[lost.end..]);
     let attached = house.json(&["attach", &config]);
     assert_whole_but(&attached["device"], &data, &lost);
-    house.refused(&["detach"], 0, &["without its flash it is not whole", "umbrella disk detach --salvage CONFIG"]);
+    house.refused(
+        &["detach"],
+        0,
+        &["without its flash the disk is incomplete", "umbrella disk detach --salvage CONFIG"],
+    );
     assert_eq!(house.json(&["detach", &config, "--salvage"])["outcome"], "salvaged");
 }
 
@@ -184,7 +188,7 @@ fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_goes_on() {
     let report: Value = serde_json::from_slice(&output.stdout).expect("a document");
     let lost = only_range(&report["pair"]["perhaps_lost"]["at_risk"]);
     assert!(!output.status.success() && !lost.is_empty() && lost.len() < data.len(), "{report}");
-    house.refused(&["check", config], 1, &["perhaps lost: sectors", "goes on with the rest"]);
+    house.refused(&["check", config], 1, &["perhaps lost: sectors", "continues with the rest"]);
     house.given(&["serve", config, "--daemon"]);
     let status = house.status("media");
     assert!(status["trouble"].to_string().contains("damaged near its end"), "{status}");

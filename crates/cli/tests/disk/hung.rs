@@ -139,7 +139,7 @@ fn of_a_stopped_daemon_each_command_says_what_to_do_and_does_nothing_later() {
     for name in ["stopped", &device] {
         house.fails_in_time(&["status", name], &["is stopped", &go_on]);
         house.fails_in_time(&["stats", name], &["is stopped", &go_on]);
-        let as_it_is = "stays as it is, also when its daemon goes on";
+        let as_it_is = "the disk stays served when its daemon continues";
         house.fails_in_time(&["detach", name], &["is stopped", &go_on, as_it_is]);
     }
     let all = house.in_time(&["status"]);

@@ -74,7 +74,7 @@ fn an_image_that_qemu_has_open_is_refused_and_its_process_named() {
     {
         house.refused(command, 1, &[&writer.named()]);
     }
-    house.refused(&["check", "--disk", &image], 0, &[&writer.named(), "a.img: in use, and not looked at"]);
+    house.refused(&["check", "--disk", &image], 0, &[&writer.named(), "a.img: in use, not checked"]);
     drop(writer);
     // Two may read.
     let reader = Open::new(&image, true);
@@ -95,13 +95,9 @@ fn a_check_of_a_disk_that_is_served_does_not_say_that_it_is_ok() {
     let report = house.json(&check);
     assert_eq!(report["ok"], Value::Null);
     assert!(report["unread"].as_str().expect("text").contains("plain.img is served"), "{report}");
-    house.refused(&check, 0, &["its data was not checked", "plain.img: in use, and not looked at"]);
+    house.refused(&check, 0, &["its data was not checked", "plain.img: in use, not checked"]);
     // By another name, which has a daemon of its own.
-    house.refused(
-        &["check", "--disk", &image, "--name", "b"],
-        0,
-        &["in use by umbrella", "b: in use, and not looked at"],
-    );
+    house.refused(&["check", "--disk", &image, "--name", "b"], 0, &["in use by umbrella", "b: in use, not checked"]);
     house.given(&["detach"]);
     house.given(&["serve", "--daemon", "--read-only", "--disk", &image]);
     house.refused(&check, 0, &["plain.img is served, read-only", "plain.img: ok (file, 0 errors, 1 warning)"]);

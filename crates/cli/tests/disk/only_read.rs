@@ -77,7 +77,7 @@ fn a_hybrid_disk_whose_labels_are_damaged_says_so_and_is_salvaged() {
         let told = ["both copies of the label of", "are damaged", "umbrella disk salvage"];
         house.refused(&["attach", &config], 1, &told);
         house.refused(&["check", &config], 1, &told);
-        house.refused(&["salvage", &config, "--to", "out.raw", "--force"], 1, &["nothing proves"]);
+        house.refused(&["salvage", &config, "--to", "out.raw", "--force"], 1, &["Umbrella cannot tell"]);
         assert!(first(&house.path("out.raw"), MIB as usize) == bytes(1, MIB), "{image}: what can be read is got out");
     }
 }

@@ -1,4 +1,4 @@
-//! Hybrid disks in memory, and what is told of a flash that is not empty.
+//! Hybrid disks in memory, and messages about a flash that is not empty.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn a_hybrid_disk_in_memory_is_made_at_each_start_and_half_of_one_is_refused() {
     house.write("ram", &data);
     assert_eq!(house.read("ram", data.len()), data);
     house.given(&["detach", "ram"]);
-    house.refused(&[&["create"], &memory[..]].concat(), 1, &["in memory nothing lasts", "is made at each start"]);
+    house.refused(&[&["create"], &memory[..]].concat(), 1, &["in memory and would be lost", "is made at each start"]);
     let file = house.path("half.img");
     File::create(&file).and_then(|file| file.set_len(32 << 20)).expect("the folder can be written");
     let half = ["--disk", file.to_str().expect("text"), "--flash", "memory:size=16MiB", "--name", "half"];

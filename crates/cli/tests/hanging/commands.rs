@@ -1,8 +1,8 @@
 //! Commands that name a path on a file system that hangs: they end in time, and nothing that was given up happens
 //! later.
 //!
-//! A FUSE request that the daemon has not read yet can be given up; whoever waits for one that it has read cannot even
-//! be killed. Both are tested.
+//! A FUSE request that the daemon has not read yet can be given up. A process that waits for one that it has read
+//! cannot even be killed. Both are tested.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -39,7 +39,7 @@ fn end(mut child: Child, what: &str) -> Output {
     child.wait_with_output().expect("it has ended")
 }
 
-/// Commands that are refused, and named for who reads the test. All of them wait at the same time.
+/// Commands that are refused, with names for the reader of the test. All of them wait at the same time.
 fn are_refused_in_time(pool: &Pool, far: &Path, link: &Path) {
     let paths = [far.join("pool.toml"), far.join("dir"), link.join("dir")];
     let [config, dir, link] = paths.each_ref().map(|path| path.as_os_str());

@@ -1,4 +1,4 @@
-//! What a branch makes after its caller was told that it failed: it hides nothing that was made elsewhere meanwhile.
+//! Files that a branch makes after its caller has got an error: they hide nothing that was made elsewhere meanwhile.
 
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -91,7 +91,7 @@ fn an_empty_file_with_a_name_that_a_branch_may_have_made_before_stays() {
     let failing = fail(b.pid(), calls, "EIO", name.to_str().unwrap());
     let touched = Command::new("touch").arg(pool.join("dir/letter.b")).uid(1000).gid(1000).output().unwrap();
     assert!(!touched.status.success() && name.exists(), "{touched:?}");
-    eventually("it is known", || pool.log().contains("does not say whether it has made something"));
+    eventually("it is known", || pool.log().contains("did not confirm a creation"));
     drop(failing);
     wait_until(&pool, "b", true);
     eventually("the branch takes it away before it is used", || !name.exists());

@@ -1,8 +1,8 @@
 //! Branches that hang, or die in the middle of something: file systems whose daemons are stopped, slowed down and
 //! killed.
 //!
-//! A program of its own, and one test at a time: a process that another test starts has, until it runs, every file open
-//! that this program has, and closes them on the way; where one of them hangs, the other test hangs with it.
+//! A program of its own, with one test at a time. A process that another test starts has, until it runs, every open
+//! file of this program, and closes them on the way. Where one of them hangs, the other test hangs with it.
 
 mod commands;
 mod in_doubt;
@@ -33,8 +33,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stops the mirror in the middle of what it was told `slow`ly; it goes on when it gets SIGCONT. Who slowed it down may
-/// take the stop along, so it is stopped once more.
+/// Stops the mirror in the middle of a call that is delayed `slow`ly; it goes on when it gets SIGCONT. The tracer that
+/// slowed it down may take the stop along, so it is stopped once more.
 fn stop(mirror: &Mirror, slow: Tampered) {
     signal(mirror.pid(), Signal::SIGSTOP);
     drop(slow);

@@ -1,5 +1,5 @@
-//! Changes of names over several branches, one of which hangs or dies in the middle: whoever asked has an answer,
-//! others go on, and when the branch is back it has the same names.
+//! Changes of names over several branches, one of which hangs or dies in the middle. The caller gets an answer, other
+//! callers go on, and when the branch is back it has the same names.
 
 use std::fs;
 use std::io::Write;

@@ -17,7 +17,7 @@ use crate::{alone, wait_until};
 /// Patient with the mirror, and with so few threads that each that waits is missed.
 const KEYS: &str = "threads = 2\nprobe_interval = \"200ms\"\nprobe_timeout = \"60s\"\ncache_timeout = \"0s\"";
 
-/// Every piece of a copy to it takes so long that the whole would take a minute.
+/// Slows every piece of a copy to it, so that the whole would take a minute.
 fn slow(mirror: &Mirror) -> Tampered {
     mirror.delay("pwrite64", "delay_enter", "500000")
 }
@@ -111,7 +111,7 @@ fn others_go_on_while_many_wait_for_a_file_that_overflows() {
     });
 }
 
-/// Whoever opens it to write waits for the copy, and does not spoil it.
+/// A process that opens it to write waits for the copy, and does not spoil it.
 #[test]
 fn a_file_overflows_however_often_others_open_it_meanwhile() {
     let _alone = alone();
@@ -135,7 +135,8 @@ fn a_file_overflows_however_often_others_open_it_meanwhile() {
     assert!(fs::read(&path).unwrap() == content);
 }
 
-/// A file without a name that is on its way to the mirror: what it is to hold, and who writes the rest of that.
+/// A file without a name that is on its way to the mirror: its contents at the end, and the thread that writes their
+/// rest.
 fn unlinked_that_overflows(mirror: &Mirror, pool: &Pool) -> (File, Vec<u8>, JoinHandle<io::Result<()>>, Tampered) {
     let path = pool.join("dir/file");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Staged files that go to a branch that hangs: a file system on which every change waits. What is said of it.
+//! Staged files that go to a branch that hangs (a file system on which every change waits), and the messages about it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -195,7 +195,7 @@ fn callers_beyond_the_last_entry_wait_for_a_hung_branch_and_go_on_when_it_answer
 fn a_new_file_elsewhere_does_not_wait_for_the_room_on_a_hung_branch() {
     let _alone = alone();
     let (a, hung) = (Disk::tmpfs(32 * MIB), Encrypted::new());
-    // Nobody but who makes a file asks how much room there is.
+    // Only a process that makes a file asks how much room there is.
     let patient = "probe_interval = \"60s\"\nprobe_timeout = \"20s\"\ncache_timeout = \"0s\"";
     let pool = Pool::builder().branch("a", a.path()).branch("b", hung.path()).default(&["a"]).rules(B_BY_NAME);
     let pool = pool.keys(patient).mount();

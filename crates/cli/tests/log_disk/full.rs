@@ -15,7 +15,7 @@ fn a_store_whose_file_system_is_full_says_what_to_do_and_that_works() {
     let image = text(&small.path().join("f.img"));
     let create = ["create", "--kind", "log", &image, "--size", "200MiB"];
     let warned = house.said(&create);
-    assert!(warned.contains("warning: ") && warned.contains("f.img may come to need "), "{warned}");
+    assert!(warned.contains("warning: ") && warned.contains("f.img may need "), "{warned}");
     assert!(warned.contains("its file system has ") && warned.contains(" free"), "{warned}");
 
     let device = house.attach(&image);
@@ -37,7 +37,7 @@ fn a_store_whose_file_system_is_full_says_what_to_do_and_that_works() {
         assert_eq!(trouble.matches("f.img").count(), 1, "{trouble}");
         assert!(fs::read(mount.path().join("kept")).expect("it can be read") == kept);
     }
-    let told = ["f.img is detached and its daemon has ended, but not in order", "make room for it"];
+    let told = ["f.img is detached and its daemon has ended, but with an error", "make room for it"];
     house.refused(&["detach", "f.img"], 1, &told);
     assert_eq!(house.given(&["status"]), "no disk is served\n");
 

@@ -234,7 +234,7 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
     let house = House::new();
     house.given(&["create", "--kind", "log", "t.img", "--size", SIZE]);
     house.given(&["serve", "t.img", "--daemon"]);
-    let told = ["): its data was not checked", "t.img: in use, and not looked at (log store, 0 errors, 1 warning)"];
+    let told = ["): its data was not checked", "t.img: in use, not checked (log store, 0 errors, 1 warning)"];
     house.refused(&["check", "t.img", "--data"], 0, &told);
     house.given(&["detach"]);
 }
@@ -244,8 +244,7 @@ fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
     let house = House::new();
     let is_left_alone = |disk: &str, told: &[&str]| {
         let said =
-            [told, &["its data was not checked", ": in use, and not looked at (log store, 0 errors, 1 warning)"]]
-                .concat();
+            [told, &["its data was not checked", ": in use, not checked (log store, 0 errors, 1 warning)"]].concat();
         house.refused(&["check", disk, "--data"], 0, &said);
     };
     house.given(&["create", "--kind", "log", "a.img", "--size", SIZE]);
@@ -349,11 +348,13 @@ fn a_configuration_that_names_another_scheme_than_the_store_has_is_told_which_co
         house.given(&["check", &config])
     };
     let told = check("scheme = \"organ\"\nsegment = \"512KiB\"\n");
-    for part in ["its scheme is sepgc, not organ", "its segments have 1 MiB, not 512 KiB", "the store's own counts"] {
+    for part in
+        ["its scheme is sepgc, not organ", "its segments have 1 MiB, not 512 KiB", "the store's own value is used"]
+    {
         assert!(told.contains(part), "{told}");
     }
     for keys in ["", "scheme = \"sepgc\"\nsegment = \"1MiB\"\n"] {
-        assert!(!check(keys).contains("the store's own counts"), "{keys}");
+        assert!(!check(keys).contains("the store's own value is used"), "{keys}");
     }
 }
 
@@ -361,7 +362,7 @@ fn a_configuration_that_names_another_scheme_than_the_store_has_is_told_which_co
 fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
     let house = House::new();
     let create = |path: &'static str, size: &'static str| ["create", "--kind", "log", path, "--size", size];
-    let told = ["no/such/h.img cannot be made", "no/such does not exist", "make it first (`mkdir -p "];
+    let told = ["no/such/h.img: the directory ", "no/such does not exist", "create it first (`mkdir -p "];
     house.refused(&create("no/such/h.img", "64MiB"), 1, &told);
     assert!(!house.path("no").exists());
     // Room for a store, but no file may be so large.
@@ -373,7 +374,9 @@ fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
         let output = shell.env("UMBRELLA_RUN_DIR", house.path("run")).output().expect("sh(1) runs");
         let told = crate::support::said(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
-        for part in ["h.img cannot have 64 MiB", "give a smaller --size, or a path on another file system"] {
+        for part in
+            ["64 MiB is too large for the file system of ", "give a smaller --size, or a path on another file system"]
+        {
             assert!(told.contains(part), "{part:?} is not in {told:?}");
         }
     };
@@ -404,7 +407,7 @@ fn a_flash_is_never_passed_over() {
     }
     let config = house.config("a", "[disk]\npath = \"/dev/sdz\"\n[log]\n");
     for command in ["create", "serve", "attach", "check"] {
-        house.refused(&[command, &config, "--flash", "flash"], 1, &["--flash does not go with a configuration"]);
+        house.refused(&[command, &config, "--flash", "flash"], 1, &["--flash cannot be combined with a configuration"]);
     }
 }
 
@@ -418,7 +421,7 @@ fn a_store_over_flash_whose_configuration_lacks_it_is_not_called_whole() {
     house.given(&["create", &config]);
     house.given(&["check", &config]);
     let config = house.config("both", &halves);
-    house.refused(&["check", &config], 1, &["a log store is on disk and flash: add [log] to the configuration"]);
+    house.refused(&["check", &config], 1, &["disk and flash hold a log store: add [log] to the configuration"]);
     house.refused(&["attach", &config], 1, &["add [log] to the configuration"]);
 }
 
@@ -476,7 +479,7 @@ fn a_store_that_fills_its_disk_is_not_made_half_of_a_hybrid_disk() {
     house.given(&["serve", &log, "--daemon"]);
     assert!(house.read("log", MIB as usize) == bytes(3, MIB));
     house.given(&["detach", "log", "--dissolve"]);
-    // Whoever wants a new one says so.
+    // A new one is made with `--force` only.
     grow(64 * MIB);
     house.given(&["create", &log, "--force"]);
     house.given(&["check", &log]);
@@ -527,7 +530,7 @@ fn a_store_on_a_hybrid_disk_in_memory_is_made_at_each_start_and_gone_at_its_end(
         house.write("m", &bytes(5, MIB));
         house.refused(&["grow", "m"], 1, &["m is in memory, and does not grow"]);
         let told = house.given(&[&["detach", "m"], flag].concat());
-        assert_eq!(told, "m is detached; it was in memory, and its data is gone\n");
+        assert_eq!(told, "m is detached; it was in memory, so its data is gone\n");
     }
-    house.refused(&["create", &config], 1, &["in memory nothing lasts", "made at each start"]);
+    house.refused(&["create", &config], 1, &["in memory and would be lost", "made at each start"]);
 }

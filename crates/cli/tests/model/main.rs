@@ -1,6 +1,7 @@
-//! Random sequences of operations on a mounted pool and on a plain ext4 directory: after each, both answered the same
-//! and everything that can be seen is the same. The rules of the pool make files move at close, its first branch is
-//! tiny, and what only a pool has (walks of the enforcer, remounts) comes in between and must change nothing.
+//! Random sequences of operations on a mounted pool and on a plain ext4 directory. After each operation both have
+//! answered the same, and all that can be seen is the same. The rules of the pool make files move at close, and its
+//! first branch is tiny. Operations that only a pool has (walks of the enforcer, remounts) come in between and must
+//! change nothing.
 //!
 //! `UMBRELLA_MODEL_SECONDS` sets how long (40), `UMBRELLA_MODEL_SEED` where it begins. A failure is printed with its
 //! seed and the shortest sequence found that still fails. Failures that were found become named tests in

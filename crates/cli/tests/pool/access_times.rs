@@ -14,7 +14,7 @@ use crate::support::{MIB, run};
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// Last changed ten days ago, last read so long ago.
+/// Last changed ten days ago, last read `ago` seconds ago.
 fn last_read(path: &Path, ago: i64) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs() as i64;
     let at = |ago| Timespec { tv_sec: now - ago, tv_nsec: 0 };

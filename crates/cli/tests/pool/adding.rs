@@ -73,7 +73,7 @@ fn the_answer_says_which_lists_the_branch_is_on() {
     let pool = builder.mount();
     let paths = new.each_ref().map(|disk| disk.path().display().to_string());
     let said = pool.say(["branch", "add", "b", &paths[0]]);
-    assert!(said.contains("it is on no list") && said.contains("then `umbrella rules reload`"), "{said}");
+    assert!(said.contains("it is on no list") && said.contains("then run `umbrella rules reload`"), "{said}");
     assert!(said.contains("[[branch]]"), "{said}");
     let added = pool.json(["branch", "add", "c", &paths[1], "--default"]).remove(0);
     assert_eq!((added["lists"].to_string().as_str(), &added["saved"]), ("[\"default\"]", &serde_json::Value::Null));
@@ -140,7 +140,7 @@ fn a_branch_that_is_removed_and_saved_is_in_no_later_mount_and_comments_stay() {
     let mut pool = builder.default(&["a", "b"]).rules(rules).mount();
     append(&pool.config_path(), b"# mine\n").unwrap();
     let said = pool.say(["branch", "remove", "b", "--save"]);
-    assert!(said.contains("taken out of ") && said.contains("pool.toml"), "{said}");
+    assert!(said.contains("removed from the pool, and from ") && said.contains("pool.toml"), "{said}");
     assert!(said.contains("still named by") && said.contains("`umbrella rules reload`"), "{said}");
     let config = fs::read_to_string(pool.config_path()).unwrap();
     assert!(config.contains("# mine\n") && config.contains("# where films go\n"), "{config}");

@@ -269,7 +269,7 @@ fn the_name_of_the_hidden_folder_is_not_explained_as_a_new_file() {
     let pool = pool(["a", "b"], "");
     for path in ["/.umbrella", "/.umbrella/tmp"] {
         let said = pool.pool.umbrella(["explain".as_ref(), pool.join(path.trim_start_matches('/')).as_os_str()]);
-        assert!(!said.status.success() && text(&said).contains("kept for Umbrella's own files"), "{}", text(&said));
+        assert!(!said.status.success() && text(&said).contains("reserved for Umbrella's own files"), "{}", text(&said));
     }
 }
 
@@ -458,8 +458,8 @@ fn changes_behind_the_mount_are_seen_when_nothing_may_be_cached() {
     fs::write(pool.join("dir/made"), "x").expect("a directory that vanished from a branch is made again");
 }
 
-/// A copy of a directory that has another name than the others, because its branch was away while they were renamed, is
-/// a directory of its own: removing one must not touch the other.
+/// A copy of a directory may have another name than the others, because its branch was away while they were renamed. It
+/// is then a directory of its own: removing one must not touch the other.
 #[test]
 fn copies_of_a_directory_that_have_different_names_are_different_directories() {
     let (disks, builder) = disks(["a", "b"]);

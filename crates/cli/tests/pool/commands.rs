@@ -234,7 +234,7 @@ fn a_daemon_that_cannot_mount_says_so_before_it_returns() {
 }
 
 /// `mount -t fuse.umbrella CONFIG DIR`, as a line in /etc/fstab does it. mount(8) looks for the binary where programs
-/// are installed; it is put there in a mount namespace of its own, in which everything else happens too.
+/// are installed. The test puts it there in a mount namespace of its own, in which everything else happens too.
 #[test]
 fn mount_8_mounts_a_pool() {
     let (_disks, builder) = disks(["a"]);

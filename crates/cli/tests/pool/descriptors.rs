@@ -9,10 +9,11 @@ use rustix::io::Errno;
 
 use crate::names;
 use crate::support::disk::Disk;
+use crate::support::foreign::fail;
 use crate::support::pool::Pool;
-use crate::support::{MIB, bytes, eventually, run};
+use crate::support::{MIB, bytes, errno, eventually, run};
 
-/// While it lives, a daemon may open only so many more.
+/// While it lives, a daemon may open only a few more files.
 struct Few<'a> {
     pool: &'a Pool,
     before: usize,
@@ -73,8 +74,8 @@ fn tree(a: &Disk, b: &Disk) {
     fs::write(a.join("z"), "new").unwrap();
 }
 
-/// Does something with a pool whose daemon may open only so many more, and says what was seen; then looks with all it
-/// needs.
+/// Does something with a pool whose daemon may open only `more` more files, and reports what it saw. Then looks with as
+/// many as it needs.
 fn with_few(more: usize, work: impl Fn(&Pool) -> Result<(), String>, look: impl Fn(&Pool, bool, &[&Disk; 2])) {
     let (a, b) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB));
     tree(&a, &b);
@@ -160,12 +161,17 @@ fn without_descriptors_no_branch_is_taken_for_dead() {
     let pool = Pool::builder()
         .branch("a", a.path())
         .branch("b", b.path())
-        .keys("probe_interval = \"50ms\"\nprobe_timeout = \"1s\"")
+        .keys("cache_timeout = \"0s\"\nprobe_interval = \"50ms\"\nprobe_timeout = \"1s\"")
         .mount();
+    fs::write(pool.join("bad"), "x").unwrap();
+    pool.say(["sync"]);
+    let failing = fail(pool.pid(), "statx", "EIO", "bad");
     let few = Few::new(&pool, 0);
+    // From now on each probe asks the disk, too.
+    assert_eq!(errno(&fs::symlink_metadata(pool.join("bad"))), libc::EIO);
     // Some twenty probes.
     std::thread::sleep(Duration::from_secs(1));
-    drop(few);
+    drop((few, failing));
     assert!(pool.is_online("a") && pool.is_online("b"));
     assert!(!pool.log().contains("is offline"), "{}", pool.log());
 }

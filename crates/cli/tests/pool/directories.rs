@@ -136,7 +136,7 @@ fn a_change_through_the_pool_makes_all_copies_what_is_shown_with_that_change() {
     assert!(attribute(&pool.join("setfacl"), DEFAULT_ACL).is_some());
     assert_eq!(attribute(&b.join("chmod"), "user.own").unwrap(), b"b", "other attributes stay");
     assert!(!pool.status().warnings.iter().any(|warning| warning.contains("repair --equalise")));
-    // Nor does the next mount find anything.
+    // The next mount does not find anything either.
     let mut pool = pool;
     pool.remount();
     assert_eq!(look(&pool.join("chown")), (1000, 0, 0o755));
@@ -453,7 +453,7 @@ fn repair_lists_directories_whose_copies_differ_and_makes_them_equal() {
     assert!(!refused.status.success());
     fs::write(pool.join("file"), "x").unwrap();
     let file = pool.join("file").display().to_string();
-    for (path, told) in [("a", "\"a\" is a branch, not a path"), (&file, "/file is no directory")] {
+    for (path, told) in [("a", "\"a\" is a branch, not a path"), (&file, "/file is not a directory")] {
         let refused = pool.umbrella(["repair", "--equalise", path]);
         assert!(!refused.status.success() && text(&refused).contains(told), "{}", text(&refused));
     }

@@ -159,7 +159,7 @@ fn a_drain_that_is_stopped_ends_and_leaves_the_rest_where_it_is() {
     let ended = poll(Duration::from_secs(60), || drain.try_wait().unwrap());
     assert!(ended.is_some_and(|status| !status.success()), "the drain has not done what it was asked to: {ended:?}");
     let said = std::io::read_to_string(drain.stderr.take().unwrap()).unwrap();
-    assert!(said.contains("is no longer drained"), "{said}");
+    assert!(said.contains("was ended by another command"), "{said}");
     assert!(!pool.branch_status("b").draining);
     assert!(!disks[1].files().is_empty(), "what had not moved stays");
 }
@@ -505,7 +505,7 @@ fn of_two_files_of_one_name_the_enforcer_judges_the_one_that_users_see() {
     assert_eq!(pool.found_on("file"), ["warm", "cold"], "neither is touched");
 }
 
-/// Sets both times so many days back.
+/// Sets both times `days` days back.
 fn set_days_ago(path: &std::path::Path, days: u64) {
     let then = std::time::SystemTime::now() - Duration::from_secs(days * 86_400);
     let times = fs::FileTimes::new().set_accessed(then).set_modified(then);

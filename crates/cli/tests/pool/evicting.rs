@@ -44,7 +44,7 @@ fn used(disk: &Disk) -> f64 {
     100.0 - space.f_bavail as f64 * 100.0 / space.f_blocks as f64
 }
 
-/// A file of so many days, and its number.
+/// Writes a file that is `days` days old.
 fn aged(pool: &Pool, name: &str, seed: u64, len: u64, days: i64) {
     fs::write(pool.join(name), bytes(seed, len)).unwrap();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
@@ -315,7 +315,7 @@ fn only_and_min_age_say_what_leaves_and_to_where() {
     let evict = r#"above = "0%", until = "0%", only = { path = "/films/**" }, min_age = "1d", to = ["second"]"#;
     reload(&mut pool, &format!("evict = {{ {evict} }}"));
     pool.expect_on("second", "films/old");
-    eventually("all that may leave has left", || level(&pool).state == EvictState::Rests);
+    eventually("every file that may leave has left", || level(&pool).state == EvictState::Rests);
     for other in ["films/new", "letter"] {
         pool.expect_stays_on("ssd", other);
     }

@@ -89,7 +89,7 @@ fn a_file_whose_move_failed_has_not_moved() {
     assert!(fs::read(pool.join("file")).unwrap() == content);
 }
 
-/// Whoever may not keep set-id bits must not write while they cannot be taken away.
+/// A process that may not keep set-id bits must not write while they cannot be taken away.
 #[test]
 fn a_copy_into_a_program_that_cannot_lose_its_set_id_bits_fails_and_copies_nothing() {
     let (a, b) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
@@ -112,4 +112,22 @@ fn a_copy_into_a_program_that_cannot_lose_its_set_id_bits_fails_and_copies_nothi
     assert_eq!((fs::read(a.join("program")).unwrap(), mode()), (b"root's".to_vec(), 0o4777));
     assert_eq!(copy().unwrap(), 6);
     assert_eq!((fs::read(pool.join("program")).unwrap(), mode()), (b"theirs".to_vec(), 0o777));
+}
+
+#[test]
+fn a_program_that_cannot_lose_its_set_id_bits_is_not_cut() {
+    let (a, b) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
+    let pool = pool(&a, &b);
+    fs::write(pool.join("program"), "root's").unwrap();
+    fs::set_permissions(pool.join("program"), Permissions::from_mode(0o4777)).unwrap();
+    pool.settle_closed();
+    let now = || (fs::read(a.join("program")).unwrap(), fs::metadata(a.join("program")).unwrap().mode() & 0o7777);
+    let cut = || as_nobody(|| OpenOptions::new().write(true).open(pool.join("program"))?.set_len(2));
+    let replace = || as_nobody(|| File::create(pool.join("program")).map(drop));
+    let failing = fail_all(pool.pid(), "chmod,fchmod,fchmodat", "EIO");
+    assert_eq!((errno(&cut()), errno(&replace())), (libc::EIO, libc::EIO));
+    drop(failing);
+    assert_eq!(now(), (b"root's".to_vec(), 0o4777));
+    cut().unwrap();
+    assert_eq!(now(), (b"ro".to_vec(), 0o777));
 }

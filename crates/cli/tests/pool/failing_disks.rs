@@ -1,16 +1,16 @@
-//! Disks that fail: the branch is called failing, whoever met the error, and no other is.
+//! Disks that fail: the branch is called failing, wherever the error was met, and no other branch is.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use crate::support::bad_disk::BadDisk;
-use crate::support::disk::{Disk, unmount};
+use crate::support::disk::{Disk, make_file_system, unmount};
 use crate::support::looped::Looped;
 use crate::support::pool::{Pool, text};
-use crate::support::{MIB, PATIENCE, bytes, errno, eventually, poll, run, temp_dir};
+use crate::support::{MIB, bytes, errno, eventually, run, temp_dir};
 
 const SIZE: u64 = 64 * MIB;
 const FILM: u64 = 40 * MIB;
@@ -213,11 +213,8 @@ impl Mirrored {
             Looped::on(&image)
         });
         let [one, two] = looped.each_ref().map(|device| device.path().as_os_str());
-        // It asks all loop devices that are mounted, and fails when one goes meanwhile, as another test's may.
-        let mut make = Command::new("mkfs.btrfs");
-        make.args(["-q", "-f", "-d", "raid1", "-m", "raid1"]).args([one, two]);
-        let made = poll(PATIENCE, || make.output().expect("mkfs.btrfs runs").status.success().then_some(()));
-        assert!(made.is_some(), "{make:?} fails");
+        let options = ["-q", "-f", "-d", "raid1", "-m", "raid1"].map(OsStr::new);
+        make_file_system("btrfs", options.into_iter().chain([one, two]));
         let number = fs::metadata(one).unwrap().rdev();
         let [major, minor] = [rustix::fs::major(number), rustix::fs::minor(number)].map(|number| number.to_string());
         run("mknod", [node.as_os_str(), "b".as_ref(), major.as_ref(), minor.as_ref()]);

@@ -80,6 +80,31 @@ fn a_vanished_branch_goes_offline_and_the_rest_works_on() {
 }
 
 #[test]
+fn a_sync_names_the_branches_that_are_away_and_fails_where_their_last_changes_may_be_lost() {
+    let two = two("on_branch_error = \"skip\"");
+    assert!(two.say(["sync"]).ends_with(": everything is durable\n"));
+    two.b.vanish();
+    wait_until(&two, "b", false);
+    let said = two.say(["sync"]);
+    assert!(said.contains("everything is durable (offline, so not synced: \"b\")"), "{said}");
+    let said = two.json(["sync"]).remove(0);
+    assert_eq!((said["synced"].as_bool(), said["offline"].to_string().as_str()), (Some(true), "[\"b\"]"));
+
+    two.b.mount();
+    wait_until(&two, "b", true);
+    // Past the daemon, and open until the end.
+    let open = fs::File::options().append(true).open(two.join("on.b")).unwrap();
+    assert_eq!(two.status().open_passthrough, 1);
+    two.b.vanish();
+    wait_until(&two, "b", false);
+    let refused = two.umbrella(["sync"]);
+    let said = text(&refused);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("branch \"b\" went offline before its last changes were on disk"), "{said}");
+    drop(open);
+}
+
+#[test]
 fn a_listing_fails_with_a_missing_branch_where_that_is_asked_for() {
     let two = two("on_branch_error = \"fail\"");
     assert_eq!(names(&two.mount_point()), ["on-a", "on.b"]);
@@ -99,7 +124,7 @@ fn files_open_on_a_vanished_branch_fail_cleanly_and_the_pool_lives() {
     let open = fs::File::options().read(true).write(true).open(two.join("on.b")).unwrap();
     two.b.vanish();
     wait_until(&two, "b", false);
-    // The kernel keeps the lazily unmounted file system alive for who has it open: either answer is right.
+    // The kernel keeps the lazily unmounted file system alive for processes that have it open: either answer is right.
     let _ = std::os::unix::fs::FileExt::write_all_at(&open, b"x", 0);
     drop(open);
     fs::write(two.join("still"), "x").unwrap();
@@ -339,7 +364,7 @@ fn directories_that_changed_names_while_a_branch_was_away_stay_apart_when_it_ret
     }
     let inode = |path: &str| std::os::unix::fs::MetadataExt::ino(&fs::metadata(pool.join(path)).unwrap());
     let numbers = ["one", "two", "old"].map(inode);
-    // Who is held keeps its number; what nobody remembers may take that of the copy that returns.
+    // A directory that is held keeps its number; one that nobody remembers may take that of the copy that returns.
     let _held = ["one", "two", "old"].map(|dir| fs::File::open(pool.join(dir)).unwrap());
     b.vanish();
     wait_until(&pool, "b", false);

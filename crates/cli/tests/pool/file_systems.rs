@@ -169,8 +169,9 @@ fn a_file_with_holes_takes_as_much_room_after_a_move_as_if_it_were_written_there
         fs::remove_file(disk.join("beside")).unwrap();
     }
     let native = |kind: &str, stride| native.iter().find(|(it, of, _)| (*it, *of) == (kind, stride)).unwrap().2;
-    // Begun on each, so that each is left for another, and come back to.
-    let kinds = ["ext4", "xfs", "btrfs", "xfs", "tmpfs", "xfs", "ext4", "btrfs", "tmpfs", "ext4"];
+    // From each to each.
+    let kinds =
+        ["ext4", "xfs", "btrfs", "xfs", "tmpfs", "xfs", "ext4", "btrfs", "tmpfs", "ext4", "tmpfs", "btrfs", "ext4"];
     for stride in STRIDES {
         // As a program writes that does not know the end: xfs takes it for one that grows, and reserves ahead.
         write_sparse(&File::create(pool.join(format!("{stride}.xfs"))).unwrap(), SIZE, stride);
@@ -309,7 +310,7 @@ fn an_acl_that_changed_elsewhere_does_not_come_back_on_xfs() {
         pool.expect_on("xfs", format!("{between}.xfs"));
         assert_eq!(acl(&on_xfs), given);
         assert_eq!(acl(&pool.on("xfs", format!("{between}.xfs"))), given);
-        // Nor is it seen, read or set by its other name through the pool.
+        // It is not seen, read or set by its other name through the pool either.
         assert!(!attribute_names(&on_xfs).iter().any(|name| name.contains("SGI")));
         let other = "trusted.SGI_ACL_FILE";
         assert_eq!(rustix::fs::getxattr(&on_xfs, other, &mut [0; 64][..]), Err(Errno::NODATA));

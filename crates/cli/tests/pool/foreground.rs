@@ -17,7 +17,7 @@ use crate::support::{MIB, bytes, eventually};
 const RESTS: &str = "umbrella_relocations_rests_count";
 const TO_TARGET: &str = "[[rule]]\nname = \"all\"\nwhen = { path = \"/**\" }\nto = [\"target\"]\n";
 
-/// Somebody who reads from a disk all the time, until this is dropped.
+/// Threads that read from a disk all the time, until this is dropped.
 struct Readers {
     over: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

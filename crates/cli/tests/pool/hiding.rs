@@ -10,7 +10,7 @@ use crate::support::disk::{Disk, is_mount_point, unmount};
 use crate::support::pool::{Pool, text};
 use crate::support::{MIB, assert_errno, eventually, run};
 
-/// A pool over two hidden branches, of which `a` has a file and is asked often whether it lives.
+/// A pool over two hidden branches. Branch `a` has a file, and is often checked for being alive.
 fn hidden() -> On<2> {
     let disks = ["a", "b"].map(|_| Disk::tmpfs(32 * MIB));
     fs::write(disks[0].join("film"), "the only copy").unwrap();

@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags, SeekFrom};
+use tempfile::TempDir;
 
 use crate::support::disk::Disk;
-use crate::support::pool::Pool;
-use crate::support::{MIB, ordered_write_back};
+use crate::support::foreign::Mirror;
+use crate::support::pool::{Builder, Pool};
+use crate::support::{MIB, ordered_write_back, temp_dir};
 
-const WINDOW: Duration = Duration::from_secs(10);
+/// How long threads are watched at a time.
+const WINDOW: Duration = Duration::from_secs(5);
 
 /// How often each thread of a daemon was put on a processor: by thread, with its name.
 fn switches(pool: &Pool) -> BTreeMap<String, u64> {
@@ -28,7 +32,8 @@ fn switches(pool: &Pool) -> BTreeMap<String, u64> {
 
 /// Threads that ran between two looks, and how often.
 fn ran(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let more = after.iter().map(|(thread, now)| (thread.clone(), now - before.get(thread).unwrap_or(&0)));
+    let more =
+        after.iter().map(|(thread, now)| (thread.clone(), now.saturating_sub(*before.get(thread).unwrap_or(&0))));
     more.filter(|(_, more)| *more > 0).collect()
 }
 
@@ -73,44 +78,105 @@ fn requests_wake_only_the_threads_that_serve_them() {
     assert!(times < FILES as u64 / 4, "{FILES} files woke others {times} times: {ran:?}");
 }
 
-#[test]
-fn no_thread_of_an_idle_pool_runs_but_for_its_probes() {
-    let disks = [(); 4].map(|()| Disk::ext4(32 * MIB));
-    let [a, b, c, d] = &disks;
-    // Nothing to do for an hour, with all that may tick switched on.
-    let rests = Pool::builder()
-        .branch_with("a", a.path(), &ordered_write_back())
-        .branch("b", b.path())
-        .keys("probe_interval = \"1h\"\n[staging]\nmode = \"always\"\nmax_age = \"1s\"\n[enforce]\nwindow = \"02:00-02:01\"")
-        .mount();
-    let probes = Pool::builder().branch("c", c.path()).branch("d", d.path()).keys("probe_interval = \"2s\"").mount();
-    for pool in [&rests, &probes] {
+/// An idle pool, with a trace that shows whether anybody asks it for something.
+struct Idle {
+    what: &'static str,
+    pool: Pool,
+    trace: PathBuf,
+    _dir: TempDir,
+    /// Windows in which no thread ran, one after the other; none that was disturbed is among them.
+    quiet: u32,
+    /// Windows without a disturbance in which it did not come to rest.
+    restless: u32,
+}
+
+impl Idle {
+    fn new(what: &'static str, builder: Builder) -> Idle {
+        let dir = temp_dir("idle");
+        let trace = dir.path().join("trace");
+        let builder = builder.mount_args(["--trace-requests".into(), trace.clone()]);
+        let pool = builder.limit(2 * MOST).mount();
         fs::write(pool.join("file"), b"something").unwrap();
         pool.say(["sync"]);
+        Idle { what, pool, trace, _dir: dir, quiet: 0, restless: 0 }
     }
-    // What was begun comes to its end, the kernel may be asked to forget what it knows, and a `sync` of anybody on the
-    // machine asks every mount.
-    let mut seen = String::new();
-    for _ in 0..12 {
-        let lines = Lines::new();
-        let before = [&rests, &probes].map(switches);
+
+    fn requests(&self) -> u64 {
+        fs::metadata(&self.trace).unwrap().len()
+    }
+}
+
+/// How often somebody had the kernel forget what it knows, which asks every mount.
+fn caches_dropped() -> Vec<String> {
+    let counts = fs::read_to_string("/proc/vmstat").unwrap();
+    counts.lines().filter(|line| line.starts_with("drop_")).map(str::to_owned).collect()
+}
+
+const EVICT: &str = "evict = { above = \"90%\", until = \"80%\" }";
+/// A pool that has levels looks at them for a minute after it was used.
+const SETTLES: u32 = 24;
+/// Number of consecutive quiet windows that is enough.
+const ENOUGH: u32 = 4;
+/// The time in which that many undisturbed windows must come.
+const MOST: Duration = Duration::from_secs(900);
+
+#[test]
+fn no_thread_of_an_idle_pool_runs_but_for_its_probes() {
+    let disks = [(); 12].map(|()| Disk::ext4(32 * MIB));
+    let mirror = Mirror::new();
+    let over = |at: usize, keys: &str| {
+        Pool::builder().branch_with("a", disks[at].path(), keys).branch("b", disks[at + 1].path()).default(&["a"])
+    };
+    let seldom = "probe_interval = \"1h\"\n";
+    // Nothing to do for an hour, with all that may tick switched on.
+    let staged = "[staging]\nmode = \"always\"\nmax_age = \"1s\"\n[enforce]\nwindow = \"02:00-02:01\"";
+    let heat = "[heat]\n[[rule]]\nname = \"warm\"\nwhen = { heat = \"> 2\" }\nto = [\"b\", \"any\"]\n";
+    let mut pools = [
+        Idle::new("staging, write-back and enforcement", over(0, &ordered_write_back()).keys(seldom).keys(staged)),
+        Idle::new("probes", over(2, "").keys("probe_interval = \"2s\"")),
+        Idle::new("evict", over(4, EVICT).keys(seldom)),
+        Idle::new("heat", over(6, "").keys(seldom).rules(heat)),
+        Idle::new("a guarded branch", over(8, "").branch("c", mirror.path()).keys(seldom)),
+        Idle::new("an open file", over(10, "").keys(seldom)),
+    ];
+    let open = fs::File::options().read(true).write(true).open(pools[5].pool.join("file")).unwrap();
+    let begun = Instant::now();
+    while pools.iter().any(|idle| idle.quiet < ENOUGH) {
+        assert!(begun.elapsed() < MOST, "this machine has no {ENOUGH} quiet windows one after the other");
+        let (lines, dropped) = (Lines::new(), caches_dropped());
+        let before: Vec<_> = pools.iter().map(|idle| (idle.requests(), switches(&idle.pool))).collect();
         std::thread::sleep(WINDOW);
-        let after = [&rests, &probes].map(switches);
+        let after: Vec<_> = pools.iter().map(|idle| switches(&idle.pool)).collect();
         let lines = lines.count();
-        let [mut rested, mut probed] = [0, 1].map(|pool| ran(&before[pool], &after[pool]));
-        seen = format!("{rested:?}, {probed:?}, {lines} lines in the log");
-        let take = |ran: &mut BTreeMap<String, u64>, name: &str| {
-            let taken = ran.iter().filter(|(thread, _)| thread.starts_with(name)).map(|(_, times)| times).sum::<u64>();
-            ran.retain(|thread, _| !thread.starts_with(name));
-            taken
-        };
-        // A line wakes the listener once or, with another processor on it, twice.
-        let listened = [&mut rested, &mut probed].map(|ran| take(ran, "disk-errors"));
-        let monitored = take(&mut probed, "monitor");
-        let few = listened.iter().all(|times| *times <= 2 * lines) && monitored <= 6 * 12;
-        if rested.is_empty() && probed.is_empty() && few {
-            return;
+        // A request's line comes to the trace a moment later.
+        std::thread::sleep(Duration::from_millis(500));
+        let forgot = caches_dropped() != dropped;
+        for ((idle, (requests, before)), after) in pools.iter_mut().zip(&before).zip(&after) {
+            // Another's `sync` asks every mount, too.
+            if forgot || idle.requests() != *requests {
+                (idle.quiet, idle.restless) = (0, 0);
+                continue;
+            }
+            let mut ran = ran(before, after);
+            // A line wakes the listener once or, with another processor on it, twice.
+            let listens = take(&mut ran, "disk-errors") > 2 * lines;
+            let probes = idle.what == "probes" && take(&mut ran, "monitor") > 6 * 12;
+            if ran.is_empty() && !listens && !probes {
+                idle.quiet += 1;
+                continue;
+            }
+            let seen = format!("{ran:?}, {lines} lines in the log");
+            assert_eq!(idle.quiet, 0, "something runs in an idle pool with {}: {seen}", idle.what);
+            idle.restless += 1;
+            assert!(idle.restless < SETTLES, "a pool with {} does not come to rest: {seen}", idle.what);
         }
     }
-    panic!("something runs in an idle pool: {seen}");
+    drop(open);
+}
+
+/// Takes the threads of that name out; how often they ran.
+fn take(ran: &mut BTreeMap<String, u64>, name: &str) -> u64 {
+    let taken = ran.iter().filter(|(thread, _)| thread.starts_with(name)).map(|(_, times)| times).sum();
+    ran.retain(|thread, _| !thread.starts_with(name));
+    taken
 }

@@ -8,7 +8,7 @@ use crate::support::disk::Disk;
 use crate::support::pool::{Pool, text};
 use crate::support::{MIB, eventually};
 
-/// So many files in a directory of a disk.
+/// Makes `count` files in a directory of a disk.
 fn fill(disk: &Disk, count: usize) {
     fs::create_dir(disk.join("d")).unwrap();
     (0..count).for_each(|at| fs::write(disk.join(format!("d/f{at}")), "x").unwrap());

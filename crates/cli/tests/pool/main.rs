@@ -103,7 +103,7 @@ fn append(path: &Path, data: &[u8]) -> std::io::Result<()> {
     OpenOptions::new().append(true).open(path)?.write_all(data)
 }
 
-/// Sets the access time so many days back, and leaves the modification time alone.
+/// Sets the access time `days` days back, and leaves the modification time alone.
 fn last_read_days_ago(path: &Path, days: i64) {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
     let times = Timestamps {

@@ -1,4 +1,4 @@
-//! Branches that take no new files, and branches that may have only so many.
+//! Branches that take no new files, and branches with a limit on the number of files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -88,7 +88,7 @@ fn max_files_needs_a_file_system_of_its_own() {
     fs::create_dir(shared.join("part")).unwrap();
     let mut pool = builder.branch_with("b", shared.join("part"), "max_files = 10").prepare();
     let told = pool.try_start().unwrap_err();
-    assert!(told.contains("cannot have max_files: it is no mount point"), "{told}");
+    assert!(told.contains("cannot have max_files: it is not a mount point"), "{told}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_reload_refuses_max_files_where_files_cannot_be_counted() {
         let refused = pool.umbrella(args);
         let told = text(&refused);
         assert!(!refused.status.success(), "{told}");
-        assert!(told.contains("branch \"part\": ") && told.contains("it is no mount point"), "{told}");
+        assert!(told.contains("branch \"part\": ") && told.contains("it is not a mount point"), "{told}");
     }
     assert_eq!(pool.branch_status("part").max_files, None);
     pool.write_branch("part", "");

@@ -406,8 +406,8 @@ fn a_copy_that_overflows_is_whole() {
     tiny.expect_on("large", "copy");
 }
 
-/// Of the names of one file one whose list is of named branches decides, also where the file moves because its branch
-/// is full or because it leaves memory.
+/// A name of a file whose list has named branches only decides. It also does where the file moves because its branch is
+/// full or because it leaves memory.
 #[test]
 fn a_file_that_has_a_name_with_a_list_of_named_branches_stays_on_those() {
     let (a, b) = (Disk::tmpfs(2 * MIB), Disk::tmpfs(32 * MIB));

@@ -216,7 +216,7 @@ fn a_disk_that_is_still_in_place_is_not_replaced_and_serves_on() {
         let refused = pool.umbrella(["branch", "replace", "a", "--force"]);
         is_over.store(true, Ordering::Relaxed);
         let told = text(&refused);
-        assert!(!refused.status.success() && told.contains("is still the disk that is to be replaced"), "{told}");
+        assert!(!refused.status.success() && told.contains("is still the old disk"), "{told}");
         reader.join().unwrap().expect("the file is read all the time");
     });
     fs::write(pool.join("another"), "x").unwrap();

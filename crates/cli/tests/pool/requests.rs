@@ -54,7 +54,7 @@ impl Traced {
         operations.filter(waits).map(str::to_owned).collect()
     }
 
-    /// A directory of so many files, of which the kernel knows nothing yet.
+    /// A directory of `files` files of which the kernel knows nothing yet.
     fn unknown_directory(&mut self, files: usize) -> PathBuf {
         let dir = self.pool.join("dir");
         fs::create_dir(&dir).unwrap();
@@ -205,7 +205,7 @@ fn a_full_disk_ends_the_trace_and_nothing_else() {
     let file = small.path().join("trace");
     let pool = Pool::builder().branch("a", disk.path()).mount_args(["--trace-requests".into(), file]).mount();
     fs::write(small.path().join("rest"), vec![0; 2 * MIB as usize]).unwrap_err();
-    let said = || pool.log().contains("the trace of requests cannot be written");
+    let said = || pool.log().contains("cannot write the trace of requests");
     let mut number = 0;
     eventually("the trace ends", || {
         for _ in 0..200 {

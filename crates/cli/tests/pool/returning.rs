@@ -101,7 +101,7 @@ fn what_changed_on_directories_while_a_branch_was_away_holds_from_its_return_on(
     let (a, _b, builder) = two_disks();
     let pool = builder.mount();
     furnish(&pool);
-    // One is asked by an open descriptor, without a look at any name.
+    // One is reached by an open descriptor, without a look at any name.
     let held = File::open(pool.join("dir/below")).unwrap();
     a.vanish();
     eventually("it is away", || !pool.is_online("a"));

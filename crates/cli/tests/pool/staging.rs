@@ -216,7 +216,7 @@ fn after_a_kill_staged_files_are_there_and_leave() {
     let number = fs::metadata(pool.join("dir/file")).unwrap().ino();
     pool.pool.kill_9();
     let said = text(&pool.umbrella(["status"]));
-    assert!(said.contains("no pool is mounted, but staged files of one wait in memory"), "{said}");
+    assert!(said.contains("no pool is mounted, but staged files wait in memory"), "{said}");
     assert!(nowhere(&pool, "dir/file"));
     pool.pool.start();
     assert_eq!(fs::read(pool.join("dir/file")).unwrap(), b"survives");
@@ -419,7 +419,7 @@ fn a_staged_file_that_replaces_one_on_a_branch_is_on_its_way_to_the_disk() {
     assert_eq!(fs::read(pool.on("only", "file")).unwrap(), vec![2; 100 << 10]);
 }
 
-/// What is remembered of an exchange must not be in memory that loses it, while the exchange is on disks.
+/// The record of an exchange must not be in memory that loses it, while the exchange is on disks.
 #[test]
 fn a_staged_file_that_changes_names_with_a_directory_leaves_first() {
     let pool = staged(LONG);

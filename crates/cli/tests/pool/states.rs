@@ -51,7 +51,7 @@ fn a_pool_that_is_unmounted_and_still_has_work_to_do_is_said_to_be_ending() {
     eventually("it is unmounted", || rustix::mount::unmount(&mount, UnmountFlags::empty()).is_ok());
     let status = pool.umbrella(["status"]);
     let told = text(&status);
-    assert!(status.status.success() && told.contains("is ending"), "{told}");
+    assert!(status.status.success() && told.contains("finishes its work"), "{told}");
     assert!(!told.contains("files still open"), "{told}");
     assert!(pool.status().ending);
     drop(slow);
@@ -101,7 +101,7 @@ fn who_meets_what_a_killed_daemon_left_is_told_of_the_staged_files() {
         pool.wait_for_end();
     }
     let areas_told = |said: &str, pool: &Pool| {
-        let areas = said.split("files that were staged wait in memory (").nth(1);
+        let areas = said.split("staged files wait in memory (").nth(1);
         areas.is_some_and(|areas| areas.contains(&*pool.dir().to_string_lossy()))
     };
     let mount = pool.mount_point();
@@ -111,10 +111,10 @@ fn who_meets_what_a_killed_daemon_left_is_told_of_the_staged_files() {
     assert!(of_one.contains("is gone and left a dead mount"), "{of_one}");
     let unmounted = pool.umbrella(["unmount"]);
     assert!(unmounted.status.success(), "{}", text(&unmounted));
-    // What is said of one pool names its own memory, and no other's.
+    // Messages about one pool name its own memory, and no other's.
     for said in [&of_one, &text(&unmounted)] {
         assert!(areas_told(said, &pool) && !areas_told(said, &other), "{said}");
-        assert!(said.contains("before the machine is switched off"), "{said}");
+        assert!(said.contains("before you switch the machine off"), "{said}");
     }
     other.start();
     other.stop();
@@ -178,7 +178,7 @@ fn several_pools_have_a_line_each_and_in_one_of_them_it_is_meant() {
     }
     let inside = String::from_utf8_lossy(&inside.stdout).into_owned();
     assert!(inside.contains("other disk"), "{inside}");
-    assert!(crate::support::pool::text(&ambiguous).contains("say which"), "{ambiguous:?}");
+    assert!(crate::support::pool::text(&ambiguous).contains("name one: "), "{ambiguous:?}");
 }
 
 #[test]

@@ -61,8 +61,11 @@ fn a_walk_that_is_interrupted_says_what_is_done_and_what_is_left() {
     let pool = builder.rules("[[rule]]\nname = \"all\"\nwhen = { path = \"/**\" }\nto = [\"b\"]\n").mount();
     let (status, said) = stop_in_the_middle(&pool, &disks, start(&pool, &["enforce"]));
     assert_eq!(status.code(), Some(130), "{said}");
-    assert!(said.contains("stopped before the end, ") && said.contains("the same command goes on"), "{said}");
-    assert!(said.contains(" left of those found"), "{said}");
+    assert!(
+        said.contains("stopped before the end, ") && said.contains("run the same command again to continue"),
+        "{said}"
+    );
+    assert!(said.contains(" found but not yet moved"), "{said}");
     let (again, _) = stop_in_the_middle(&pool, &disks, start(&pool, &["enforce", "--json"]));
     assert_eq!(again.code(), Some(130));
 }

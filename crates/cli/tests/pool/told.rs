@@ -1,4 +1,4 @@
-//! What people are told: of mistakes that are easily made, and of what goes on.
+//! Messages to people: about mistakes that are easily made, and about what goes on.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ fn a_pool_that_is_busy_when_it_is_to_end_ends_when_it_is_not() {
     let mut pool = builder.mount();
     let mut file = File::create(pool.join("file")).unwrap();
     signal(pool.pid(), Signal::SIGTERM);
-    eventually("it says what it waits for", || pool.log().contains("trying again each second"));
+    eventually("it says what it waits for", || pool.log().contains("trying again every second"));
     file.write_all(b"goes on").unwrap();
     drop(file);
     assert_eq!(pool.wait_for_end(), Some(true), "{}", pool.log());

@@ -2,9 +2,12 @@
 //! move by rules while they run.
 //!
 //! `make test` runs each for a moment, `make test-conformance` for `UMBRELLA_CONFORMANCE_SECONDS` each. After each of
-//! them: the program found nothing wrong, the log has no error, files were staged, moved and overflowed, nobody's file
-//! was lost or changed, also after another mount, each file lies on one branch alone, and fsck finds the branches
-//! clean.
+//! them:
+//!
+//! - The program found nothing wrong, and the log has no error.
+//! - Files were staged, moved and overflowed.
+//! - No file was lost or changed, also after another mount.
+//! - Each file lies on one branch alone, and fsck finds the branches clean.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -502,7 +502,7 @@ fn a_store_through_a_mapping_is_seen_in_the_times() {
             two.same("which times change at a store", |root| {
                 let path = root.join(name);
                 fs::write(&path, vec![b'x'; 8192]).unwrap();
-                // Another open than the one that is mapped, and the name: all are told the same.
+                // Another open than the one that is mapped, and the name: all get the same answer.
                 let reader = File::open(&path).unwrap();
                 let file = open_rw(&path);
                 let look =

@@ -139,7 +139,7 @@ fn the_pool_through_an_idmapped_mount_keeps_and_shows_the_right_owners() {
     let listed = Command::new("ls").arg("-ln").arg(&at).output().unwrap();
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.contains(&format!("{} {}", BASE + 5, BASE + 6)), "{listed}");
-    // Whoever is not in the map makes nothing and is nobody.
+    // A user that is not in the map makes nothing and is nobody.
     assert_errno(File::create(mapped.join("by-root")), libc::EOVERFLOW);
     assert_errno(chown(mapped.join("new"), Some(5), None), libc::EOVERFLOW);
     // Another one of the container changes nothing that is not theirs.
@@ -148,7 +148,7 @@ fn the_pool_through_an_idmapped_mount_keeps_and_shows_the_right_owners() {
     assert!(!run_as(BASE + 9, &format!("touch {}", mapped.join("theirs").display())));
 }
 
-/// Once mounts may be mapped, the kernel leaves out who asks in most requests.
+/// Once mounts may be mapped, the kernel leaves out the caller in most requests.
 #[test]
 fn the_rights_of_who_changes_something_are_known_although_the_kernel_does_not_say_who_it_is() {
     let two = Two::new(Data::Mediated);

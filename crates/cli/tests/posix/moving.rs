@@ -12,8 +12,8 @@ use crate::support::pool::Pool;
 
 const LARGE: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \"> 64KiB\" }\nto = [\"b\", \"default\", \"any\"]\n";
 
-/// What surprises a program that sets a directory's time and makes entries in it, while somebody else makes files in it
-/// larger and smaller: for two seconds, and until enough files have moved.
+/// Finds surprises for a program that sets a directory's time and makes entries in it while another makes files in it
+/// larger and smaller. It runs for two seconds, and until enough files have moved.
 fn surprises(dir: &Path, have_moved: impl Fn() -> bool) -> Vec<String> {
     fs::create_dir(dir).unwrap();
     for number in 0..8 {

@@ -1,5 +1,6 @@
 //! Throw-away file systems: loop images and tmpfs, unmounted when they are dropped, also after a panic.
 
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -53,13 +54,13 @@ impl Disk {
         Self::memory(format!("size={size},nr_inodes={inodes},mode=755"))
     }
 
-    /// Makes a tmpfs so large that it has room for so much more, at once.
+    /// Makes a tmpfs large enough to have room for `more` bytes more, at once.
     pub fn has_room_for(&self, more: u64) {
         let resize = || {
             let space = rustix::fs::statvfs(self.path()).unwrap();
             let used = (space.f_blocks - space.f_bfree) * space.f_frsize;
             let (flags, data) = (rustix::mount::MountFlags::empty(), format!("size={}", used + more));
-            rustix::mount::mount_remount(self.path(), flags, std::ffi::CString::new(data).unwrap().as_c_str())
+            rustix::mount::mount_remount(self.path(), flags, CString::new(data).unwrap().as_c_str())
         };
         // It is refused when something was written meanwhile.
         let done = (0..100).any(|_| resize().is_ok());
@@ -88,9 +89,9 @@ impl Disk {
         require_root_and_fuse();
         let disk = Self { dir, kind, options: "loop".to_owned() };
         File::create(disk.image_path()).unwrap().set_len(size).unwrap();
-        let mut args: Vec<_> = mkfs_options.iter().map(std::ffi::OsString::from).collect();
+        let mut args: Vec<_> = mkfs_options.iter().map(OsString::from).collect();
         args.push(disk.image_path().into());
-        run(&format!("mkfs.{kind}"), args);
+        make_file_system(kind, args);
         fs::create_dir(disk.path()).unwrap();
         disk.mount();
         let _ = fs::remove_dir(disk.path().join("lost+found"));
@@ -209,5 +210,20 @@ pub fn unmount(path: &Path) {
     });
     if gone.is_none() {
         let _ = Command::new("umount").arg("-l").arg(path).output();
+    }
+}
+
+/// Runs `mkfs` for a kind of file system.
+///
+/// btrfs's looks at the file below each loop device that is mounted, and fails if that lies on a mount whose daemon is
+/// gone, as another test's may be. So it sees no mounts.
+pub fn make_file_system<S: AsRef<OsStr>>(kind: &str, args: impl IntoIterator<Item = S>) {
+    const WITHOUT_MOUNTS: &str = "mount --bind /dev/null /proc/$$/mounts && exec mkfs.btrfs \"$@\"";
+    let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
+    if kind == "btrfs" {
+        let shell = ["--mount", "sh", "-c", WITHOUT_MOUNTS, "mkfs.btrfs"].map(OsString::from);
+        run("unshare", shell.into_iter().chain(args));
+    } else {
+        run(&format!("mkfs.{kind}"), args);
     }
 }

@@ -260,7 +260,7 @@ impl Drop for Mirror {
     }
 }
 
-/// System calls of this kind of a process take so many microseconds more: before they are carried out (`delay_enter`),
+/// Delays system calls of this kind of a process by `time` microseconds: before they are carried out (`delay_enter`),
 /// or after (`delay_exit`).
 pub fn delay(pid: u32, calls: &str, when: &str, time: &str) -> Tampered {
     tamper(pid, calls, &format!("{when}={time}"), None)

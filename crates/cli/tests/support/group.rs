@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 pub struct Group(PathBuf);
 
 impl Group {
-    /// One that may have so much memory.
+    /// A group that may have this much memory.
     pub fn with_memory(bytes: u64) -> Self {
         let top = Path::new("/sys/fs/cgroup");
         let (top, key) = if top.join("memory/cgroup.procs").exists() {

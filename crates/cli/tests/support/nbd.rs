@@ -1,4 +1,4 @@
-//! A client of an NBD server that asks for one thing after the other: what it was told is what was acknowledged.
+//! A client of an NBD server that asks for one thing after the other: every answer that it got is an acknowledgement.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -44,7 +44,7 @@ impl Client {
         if answer[4..8] == [0; 4] { Ok(()) } else { Err(io::Error::other("the server refused")) }
     }
 
-    /// Reads so many blocks.
+    /// Reads `blocks` blocks.
     pub fn read(&mut self, block: u64, blocks: u64) -> io::Result<Vec<u8>> {
         self.call(0, block, blocks as usize * BLOCK, &[])?;
         self.take(blocks as usize * BLOCK)

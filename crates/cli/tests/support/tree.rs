@@ -61,7 +61,7 @@ fn visit(root: &Path, relative: &Path, times: Times, tree: &mut Tree) {
     }
 }
 
-/// What is seen of one file.
+/// The visible state of one file.
 pub fn entry(path: &Path, times: Times) -> Entry {
     let meta = fs::symlink_metadata(path).unwrap_or_else(|error| panic!("cannot stat {}: {error}", path.display()));
     let kind = kind(&meta);

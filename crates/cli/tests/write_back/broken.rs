@@ -20,7 +20,7 @@ use super::support::{MIB, bytes, eventually};
 
 const KEYS: &str = "write_back = \"cscan\"\nwrite_back_limit = \"4MiB\"\nwrite_back_background = \"1MiB\"";
 
-/// A device that does what its plan says with writes to some places, once it is told which; all others are well.
+/// A device that follows its plan for writes to the places that a test names; all other writes are well.
 struct Spotty {
     faulty: Faulty<Memory>,
     bad: OnceLock<Vec<SectorRange>>,

@@ -39,7 +39,7 @@ fn dirty(pool: &Pool) -> u64 {
     flusher(pool).dirty.0
 }
 
-/// How much of the first so many bytes of a file the kernel has dirty: cachestat(2).
+/// How much of the first `length` bytes of a file the kernel has dirty: cachestat(2).
 fn dirty_in_cache(file: &File, length: u64) -> ByteSize {
     const CACHESTAT: libc::c_long = 451;
     let (range, mut found) = ([0, length], [0_u64; 5]);
@@ -49,13 +49,13 @@ fn dirty_in_cache(file: &File, length: u64) -> ByteSize {
     ByteSize(found[1] * 4096)
 }
 
-/// The kernel wrote something back by itself, as it does when this machine stands still for seconds: what is dirty
-/// cannot be foretold.
+/// The kernel wrote something back by itself, as it does when this machine stands still for seconds. The amount of
+/// dirty data cannot be predicted then.
 #[derive(Debug)]
 struct Disturbed;
 
-/// Fails unless the flusher believes that so much is dirty; where it believes something else and the kernel has not so
-/// much dirty of these files of the disk either, nothing is said.
+/// Fails unless the flusher believes that `bytes` bytes are dirty. A different belief only counts as disturbed, if the
+/// kernel does not have this number of dirty bytes of these files of the disk either.
 #[track_caller]
 fn expect_dirty(pool: &Pool, files: &[&str], bytes: u64) -> Result<(), Disturbed> {
     let believed = flusher(pool);
@@ -74,7 +74,7 @@ fn undisturbed(mut attempt: impl FnMut() -> Result<(), Disturbed>) {
     assert!((0..20).any(|_| attempt().is_ok()), "not what is expected, however often it is done");
 }
 
-/// Overwrites random blocks of 16 KiB in `files` files of 1 MiB until told to stop; what it wrote last where.
+/// Overwrites random blocks of 16 KiB in `files` files of 1 MiB until it is stopped; returns what it wrote last where.
 fn overwrite(folder: &Path, files: u64, seed: u64, stop: &AtomicBool) -> Vec<(u64, u64, u64)> {
     let mut state = seed | 1;
     let mut written = Vec::new();
@@ -361,7 +361,7 @@ fn a_record_of_a_time_in_which_nothing_was_chosen_says_so() {
     fs::write(pool.join("file"), bytes(1, 64 * KIB)).unwrap();
     pool.say(["write-back", "record", "disk", "--stop"]);
     let shown = pool.say(["lab".as_ref(), "run".as_ref(), "--events".as_ref(), record.as_os_str()]);
-    assert!(shown.contains("nothing was chosen while it was recorded"), "{shown}");
+    assert!(shown.contains("the policy chose nothing during the recording"), "{shown}");
 }
 
 #[test]
@@ -456,7 +456,7 @@ fn what_is_not_named_of_the_limits_stays_as_it_was() {
     expect(&["--background", "4MiB"], 32, 4, "the limit stays");
     expect(&["--limit", "2MiB"], 2, 1, "what would not be below the new limit is half of it");
     let above = pool.umbrella(["write-back", "set", "disk", "cscan", "--background", "3MiB"]);
-    assert!(text(&above).contains("not below the limit of 2 MiB"), "{}", text(&above));
+    assert!(text(&above).contains("must begin below the limit of 2 MiB"), "{}", text(&above));
 }
 
 #[test]

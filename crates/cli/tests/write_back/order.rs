@@ -14,9 +14,9 @@ use super::devices::Remembering;
 use super::dirty_in_cache as dirty;
 use super::support::{KIB, MIB, eventually};
 
-/// Overwrites every other block of 16 KiB of a file in random order, lets a flusher write back what it wants, and gives
-/// the writes that the device saw of it. Where the kernel wrote much of it by itself, as it does when this machine
-/// stands still for seconds, it is done again.
+/// Overwrites every other block of 16 KiB of a file in random order, lets a flusher write back what it wants, and
+/// returns the writes that the device saw. Where the kernel wrote much of it by itself, as it does when this machine
+/// stands still for seconds, the run is repeated.
 fn order_of(policy: &str, seed: u64) -> Vec<u64> {
     let orders = std::iter::repeat_with(|| order_once(policy, seed)).take(20);
     orders.filter(|(_, left)| left.0 >= 12 * MIB).map(|(writes, _)| writes).next().expect("the kernel leaves it alone")
@@ -62,10 +62,10 @@ fn order_once(policy: &str, seed: u64) -> (Vec<u64>, ByteSize) {
     (writes, left)
 }
 
-/// How many runs may be on their way at once, which this machine may end in any order.
+/// Number of runs that may be on their way at once, which this machine may end in any order.
 const AT_ONCE: usize = 64;
 
-/// The share of writes that lie before the one that was so many before them.
+/// The share of writes that lie before the one that came [`AT_ONCE`] before them.
 fn descents(writes: &[u64]) -> f64 {
     let pairs = writes.windows(AT_ONCE + 1).map(|window| (window[0], window[AT_ONCE]));
     let (all, down) =
@@ -110,7 +110,7 @@ fn a_write_back_that_fails_is_counted_and_told_once() {
     assert!(flusher.take_error(id), "who syncs next is told");
     eventually("it goes on", || flusher.status().dirty.0 <= MIB);
     flusher.stop();
-    // What failed since is told to who goes on without this flusher, once.
+    // Later failures are reported to the user that goes on without this flusher, once.
     assert!(flusher.take_errors().iter().all(|failed| *failed == id));
     assert_eq!(flusher.take_errors(), []);
     assert!(!flusher.take_error(id));

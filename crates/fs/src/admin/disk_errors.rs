@@ -1,9 +1,9 @@
-//! Branches whose disks fail: who listens to the kernel, and what is said of them.
+//! Branches whose disks fail: how the daemon learns of disk errors, and how it reports them.
 //!
-//! A thread sleeps until the kernel's log or a file system tells of an error; which branch it concerns is found by the
-//! block devices below each. Errors of the daemon's own calls are counted where they are made. The monitor tells the
-//! log: of the first error, and each time there are ten times as many; and keeps that much for the next mount. `status`
-//! has the counts.
+//! A thread sleeps until the kernel's log or a file system reports an error. The block devices below each branch show
+//! which branch the error concerns. Errors of the daemon's own calls are counted where the calls are made. The monitor
+//! logs the first error, and again each time the number of errors has grown tenfold. That count is kept for the next
+//! mount. `status` shows the counts.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -62,10 +62,10 @@ impl DiskErrors {
     /// to do.
     pub(crate) fn listen() -> DiskErrors {
         let log = KernelLog::open()
-            .inspect_err(|error| tracing::info!(%error, "the kernel's log is not watched for errors of disks"))
+            .inspect_err(|error| tracing::info!(%error, "cannot watch the kernel's log for disk errors"))
             .ok();
         let events = FsErrors::open()
-            .inspect_err(|error| tracing::info!(%error, "file systems are not listened to for their errors"))
+            .inspect_err(|error| tracing::info!(%error, "cannot watch file systems for their errors"))
             .ok();
         DiskErrors { sysfs: Sysfs::default(), log: RankedMutex::new(log), events, watched: RankedMutex::default() }
     }
@@ -76,7 +76,7 @@ impl DiskErrors {
         let btrfs = if is_btrfs { file_system::btrfs_uuid(online.root()) } else { None };
         let stack = self.sysfs.below(online.dev, source.as_deref(), btrfs.as_deref());
         let mut watched = Watched { dev: online.dev, source, btrfs, stack, fsid: 0, counts: Counts::Unknown };
-        // Of one that may hang no more is asked.
+        // A branch that may hang is asked for no more than this.
         if !online.guarded {
             watched.fsid = rustix::fs::fstatvfs(online.root()).map_or(0, |it| it.f_fsid);
             let tells = self.events.as_ref().is_some_and(|events| events.watch(online.root()).is_ok());
@@ -101,8 +101,7 @@ impl DiskErrors {
         let partition = error.sector.and_then(|sector| self.sysfs.partition_at(&error.device, sector));
         let watched = self.watched.lock();
         let has = |watched: &Watched| {
-            // Arrays and volumes change while they are in use. Of a disk that was pulled out nothing is left to be
-            // found.
+            // Arrays and volumes change while they are in use. A disk that was pulled out can no longer be found.
             let now = self.sysfs.below(watched.dev, watched.source.as_deref(), watched.btrfs.as_deref());
             let stack = if now == DeviceStack::default() { &watched.stack } else { &now };
             stack.has(&error.device, partition.as_deref())
@@ -153,13 +152,13 @@ impl Admin {
             if let Some(open) = &mut log
                 && let Err(error) = self.read_log(open)
             {
-                tracing::warn!(%error, "the kernel's log is not watched for errors of disks any more");
+                tracing::warn!(%error, "stopped watching the kernel's log for disk errors");
                 log = None;
             }
             if let Some(open) = events
                 && let Err(error) = self.read_events(open)
             {
-                tracing::warn!(%error, "file systems are not listened to for their errors any more");
+                tracing::warn!(%error, "stopped watching file systems for their errors");
                 events = None;
             }
         }
@@ -251,7 +250,7 @@ impl Admin {
         self.branches.named(name)?.clear_errors();
         self.context.state.note_errors(name, &BranchErrors::default()).map_err(|error| Error::Io {
             doing: format!(
-                "branch {name:?} is failing again after the next mount (run the command again): it cannot be noted"
+                "branch {name:?}: cannot save that its errors are cleared; the next mount shows them again (run the command again)"
             ),
             source: std::io::Error::other(error),
         })

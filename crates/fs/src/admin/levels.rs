@@ -1,5 +1,5 @@
-//! When fill levels are looked at: every few seconds while the pool is in use, and when their hours begin. A pool that
-//! nobody uses sleeps.
+//! When fill levels are looked at: every few seconds while the pool is used or a file is open for writing past the
+//! daemon, and when their hours begin. In a pool that nobody uses the thread sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -10,29 +10,25 @@ use crate::placement::{ActiveRules, Views};
 
 /// A level is noticed in this time.
 const EVERY: Duration = Duration::from_secs(5);
-/// When nobody has used the tree for so long, levels are not looked at until somebody does.
-const REST: Duration = Duration::from_secs(60);
 /// Longer than any wait.
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Admin {
     /// The thread.
     pub(crate) fn run_fill_levels(&self) {
-        // Others may have written while the pool was not mounted.
-        let mut used = Instant::now();
         while !self.context.is_stopping() {
-            if self.branches.levels.take() || self.io.has_open_handles() {
-                used = Instant::now();
-            }
+            let in_use = self.branches.levels.take() || self.branches.any_written_past_daemon();
+            // Also where nobody uses the pool: others may have written while it was not mounted.
             let goes_on = self.migrate.enforce_fill_levels();
-            let before = |next: Instant| goes_on.map_or(next, |at| at.min(next));
+            let before = |wait| goes_on.map_or(Instant::now() + wait, |at| at.min(Instant::now() + wait));
             if !self.migrate.has_levels() {
                 // Use of the tree is nothing to wake up for: new rules call.
-                self.branches.levels.wait_until(before(Instant::now() + A_DAY));
-            } else if used.elapsed() < REST {
-                self.branches.levels.wait_until(before(Instant::now() + EVERY));
+                self.branches.levels.wait_until(before(A_DAY));
+            } else if in_use {
+                // What goes on now is looked at once more then.
+                self.branches.levels.wait_until(before(EVERY));
             } else {
-                self.branches.levels.sleep_until(before(Instant::now() + A_DAY));
+                self.branches.levels.sleep_until(before(A_DAY));
             }
         }
     }
@@ -51,7 +47,7 @@ impl Admin {
             let hours = if hours.is_empty() { String::new() } else { format!(", in the hours {}", hours.join(", ")) };
             let when = format!("above {} of {:?}{hours} (evict)", evict.above, evict.of);
             if !rules.is_evictable(evict, facts, views) {
-                return format!("it does not leave {when}: it is too young, or `only` does not hold");
+                return format!("it does not leave {when}: it is too young, or `only` excludes it");
             }
             match rules.leaving((evict, Urgency::Level), facts, views, resident, &self.placement.around(active)) {
                 Leaving::To(branch) => format!("it may leave for {} {when}", self.placement.branch_name(branch)),

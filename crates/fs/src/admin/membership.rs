@@ -1,21 +1,22 @@
-//! Branches that come and go while the pool is mounted.
+//! Branches that join or leave the pool while it is mounted.
 //!
-//! One that comes:
+//! A branch that joins:
 //!
-//! 1. It is opened, and its identity compared with what is remembered (`branch`).
+//! 1. It is opened, and its identity is compared with the remembered one (`branch`).
 //! 2. Under the lock on names, what a crash left half done on it is finished or undone.
-//! 3. Its numbers of inodes are loaded.
-//! 4. The topology's number goes up, so that every directory is looked for on it at its next use; the kernel forgets
-//!    owners, modes and ACLs of directories, which may be others with its copies.
-//! 5. Descriptors and listings from before are forgotten, in the kernel too. From here on it is said to be online.
+//! 3. Its inode numbers are loaded.
+//! 4. The topology's number goes up, so every directory is looked for on the branch at its next use. The kernel forgets
+//!    owners, modes and ACLs of directories, because the branch's copies may change them.
+//! 5. Earlier descriptors and listings are forgotten, in the kernel too. From here on the branch is reported as online.
 //!
-//! One that is removed:
+//! A branch that is removed:
 //!
 //! 1. Nothing new is placed there.
-//! 2. Whoever had chosen it before is waited for.
-//! 3. It is looked through for files, and directories that only it has are made elsewhere.
+//! 2. Operations that chose it earlier are waited for.
+//! 3. It is searched for files. Directories that only it has are made on other branches.
 //! 4. A nameless branch that is never online takes its number.
-//! 5. The state directory forgets it, durably. A crash before this leaves it a branch, without loss.
+//! 5. The state directory forgets it, durably. After a crash before this step it is still a branch, and nothing is
+//!    lost.
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -84,11 +85,11 @@ impl Admin {
                 finished = recovery.finished,
                 undone = recovery.undone,
                 leftovers = recovery.leftovers,
-                "put right what the last run left half done"
+                "finished or undid changes that the last run left half done"
             );
         }
         if recovery.pending > 0 {
-            tracing::warn!(pending = recovery.pending, "half-done changes wait for a branch that is missing");
+            tracing::warn!(pending = recovery.pending, "half-done changes wait for a missing branch");
         }
     }
 
@@ -109,7 +110,7 @@ impl Admin {
             Ok(match &online.hidden {
                 Some(hidden) => {
                     if let Err(error) = inodes.load_heat(online.slot, hidden.dir.as_fd()) {
-                        tracing::warn!(%error, "the heat of files cannot be read; they begin cold");
+                        tracing::warn!(%error, "cannot read the heat of files; all of them start cold");
                     }
                     inodes.load(online.slot, hidden.dir.as_fd())
                 }
@@ -158,7 +159,7 @@ impl Admin {
             if !self.intents_can_be_read(branch) || !self.tree.remove_orphans(branch, online) {
                 return false;
             }
-            // Nobody may be among names while half-done changes on this branch are put right. Bounded: who waits here
+            // No operation may use names while half-done changes on this branch are put right. Bounded: waiting here
             // holds up others.
             let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
             self.context.count(Metric::BranchesFound);
@@ -391,7 +392,7 @@ impl Admin {
         self.branch_is_gone(&branch, self.context.state.branch(name).as_ref());
         self.context.state.forget(name).map_err(|error| Error::Io {
             doing: format!(
-                "branch {name:?} is removed until the next mount only (run the command again): it cannot be noted"
+                "branch {name:?}: cannot save its removal; it comes back at the next mount (run the command again)"
             ),
             source: std::io::Error::other(error),
         })

@@ -1,10 +1,16 @@
-//! Branches that come and go, what is said of a pool, and its end.
+//! Branches that join and leave, reports about the pool, and its end.
 //!
-//! - `membership`: branches that join and leave; `replace`: a disk in another's place; `monitor`: who lives;
-//!   `disk_errors`: whose disk fails; `levels`: when fill levels are looked at
-//! - `requests`: what is asked over the control socket; `report`: what `status` and `explain` say; `what_if`: `explain`
-//!   of a file that does not exist; `repair`: directories made equal; `reload`: a configuration that was edited while
-//!   the pool is mounted; `difference`: what it changes
+//! - `membership`: branches that join and leave
+//! - `replace`: a disk that takes another's place
+//! - `monitor`: which branches are alive
+//! - `disk_errors`: which disks fail
+//! - `levels`: when fill levels are checked
+//! - `requests`: requests over the control socket
+//! - `report`: the output of `status` and `explain`
+//! - `what_if`: `explain` for a file that does not exist
+//! - `repair`: making the copies of directories equal
+//! - `reload`: a configuration that was edited while the pool is mounted
+//! - `difference`: what a reload changes
 
 mod difference;
 mod disk_errors;

@@ -1,4 +1,4 @@
-//! Watches the branches: asks each from time to time whether it lives, and tells the tree when one came or went.
+//! Watches the branches: checks from time to time whether each is alive, and tells the tree when one came or went.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::ground::meta::now;
 use crate::metrics::Metric;
 use crate::warning::{Warning, WarningSubject};
 
-/// A branch that seems to be unwell is not asked again sooner than this, nor is the tree told anew of a change that it
-/// could not take up.
+/// Shortest time between two checks of a branch that seems unwell, and between two attempts to tell the tree of a
+/// change that it could not take up.
 const AGAIN: Duration = Duration::from_millis(200);
-/// When nobody has used the tree for so long, local branches are asked no more often than this.
+/// After this time without any use of the tree, local branches are checked no more often than once in this time.
 const REST: Duration = Duration::from_secs(60);
-/// The heat of files is written down where it changed, once in so many rounds: each minute, unless `probe_interval`
-/// says otherwise.
+/// Number of rounds after which changed heat of files is written down: a minute's worth, unless `probe_interval` says
+/// otherwise.
 const HEAT_ROUNDS: u32 = 12;
 
-/// Which branches are asked.
+/// Which branches are checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeScope {
     All,
@@ -28,7 +28,7 @@ pub(crate) enum ProbeScope {
     Guarded,
 }
 
-/// When branches are asked next. In between the monitor sleeps, unless it is called.
+/// When branches are checked next. In between the monitor sleeps, unless it is called.
 #[derive(Debug)]
 struct Rounds {
     every: Duration,
@@ -132,7 +132,7 @@ impl Admin {
                     branch.probe(timeout);
                     self.look_for_hidden(&branch);
                 };
-                // Without a thread a branch is asked the next time.
+                // Without a thread a branch is checked the next time.
                 let _ = std::thread::Builder::new().name("probe".to_owned()).spawn_scoped(scope, probe);
             }
         });
@@ -179,7 +179,7 @@ impl Admin {
             Ok(kept.map_err(|error| error.to_string()))
         });
         if let Err(error) = kept.map_err(|errno| errno.to_string()).and_then(|kept| kept) {
-            tracing::debug!(branch = %branch.spec.name, error, "the heat of files could not be kept");
+            tracing::debug!(branch = %branch.spec.name, error, "cannot save the heat of files");
         }
     }
 
@@ -191,7 +191,7 @@ impl Admin {
             Ok(inodes.sync(online.slot, hidden.dir.as_fd()).map_err(|error| error.to_string()))
         });
         if let Err(error) = kept.map_err(|errno| errno.to_string()).and_then(|kept| kept) {
-            tracing::warn!(branch = %branch.spec.name, error, "inode numbers could not be kept");
+            tracing::warn!(branch = %branch.spec.name, error, "cannot save inode numbers");
         }
     }
 
@@ -234,7 +234,7 @@ mod tests {
         }
         assert_eq!(asked[..11], [5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55]);
         assert!(asked[11..].windows(2).all(|pair| pair[1] - pair[0] == 60), "{asked:?}");
-        // Used again, they are asked at once.
+        // Used again, they are checked at once.
         rounds.used = now + EVERY;
         assert_eq!(rounds.due(now + EVERY, false), Some(ProbeScope::All));
     }

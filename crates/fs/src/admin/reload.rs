@@ -1,10 +1,10 @@
 //! A configuration that was edited while the pool is mounted: what it changes, and how it is put in force.
 //!
-//! 1. What only a mount takes up is refused, and nothing changes; so are rules that name branches that are not there,
-//!    and what a branch cannot do.
+//! 1. Changes that only a mount takes up are refused, and nothing changes. So are rules that name branches that are not
+//!    there, and settings that a branch cannot fulfil.
 //! 2. Branches that are to be read-only take nothing more; one with a file open for writing is refused.
-//! 3. The rules, the branches, the pool and the staging area get what the configuration says; whoever waits by an old
-//!    value is woken.
+//! 3. The rules, the branches, the pool and the staging area get the configured values. Threads that wait by an old
+//!    value are woken.
 //! 4. The kernel forgets what it keeps by old values.
 
 use std::sync::Arc;

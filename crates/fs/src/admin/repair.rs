@@ -1,10 +1,10 @@
 //! `umbrella repair --equalise`: makes the copies of directories equal in owner, mode and ACLs.
 //!
-//! 1. The directories below a path that several branches have are walked; those whose copies differ are told.
-//! 2. Only then are they changed, as by a chmod, chown or setfacl of a user: to what is shown, or to what one branch
-//!    has.
+//! 1. The directories below a path that several branches have are walked; those whose copies differ are reported.
+//! 2. Only then are they changed, as by a chmod, chown or setfacl of a user: to the rights that users see, or to those
+//!    on one branch.
 //!
-//! Nothing of the walk lasts: one that is ended leaves each directory as it was or changed, and can be begun again.
+//! Nothing of the walk lasts. A walk that is ended leaves each directory as it was or changed, and can be begun again.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -72,7 +72,7 @@ impl Admin {
                 Some(_) => None,
             };
             if let Some(reason) = unusable {
-                let reason = format!("{reason}: nothing can be made like it");
+                let reason = format!("{reason}, so other branches cannot be made like it");
                 return Err(Error::BranchUnusable { name: branch.spec.name.clone(), reason });
             }
         }
@@ -224,7 +224,7 @@ impl<'a> EqualiseWalk<'a> {
                 }
                 // It was removed meanwhile.
                 Err(error) => {
-                    tracing::debug!(%error, "a directory is not made equal any more");
+                    tracing::debug!(%error, "a directory was removed before it was made equal");
                 }
             }
             self.tick(None);

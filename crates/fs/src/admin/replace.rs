@@ -1,8 +1,11 @@
-//! Another disk in a branch's place: the one that was there broke, was formatted anew, or lost its marker.
+//! Puts another disk in a branch's place, because the disk that was there broke, was formatted anew, or lost its
+//! marker.
 //!
-//! Order: 1. nobody would lose sight of files unasked; 2. the old branch goes, its memory with it; 3. the new one comes
-//! online, it is noted where the old one was, and rules mean the new one. If it cannot, the old branch and its memory
-//! are put back.
+//! 1. A check that nobody would lose sight of files without having asked for that.
+//! 2. The old branch goes, with all that the pool remembers of it.
+//! 3. The new branch comes online. The pool notes where the old one was, and rules now mean the new one.
+//!
+//! If the new branch cannot come online, the old branch and its memory are put back.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +68,7 @@ impl Admin {
                     .and_then(|()| self.context.state.note_draining(name, was_draining))
                     .and_then(|()| noted())
                 {
-                    tracing::error!(branch = name, %error, "the pool's memory of the branch could not be put back");
+                    tracing::error!(branch = name, %error, "cannot restore the pool's record of the branch");
                 }
                 old.set_draining_for_now(was_draining);
                 old.reinstate();

@@ -23,7 +23,7 @@ use crate::node::{Backing, DataPath, Node, NodeId, path_of};
 use crate::placement::settled_facts;
 use crate::warning::Warning;
 
-/// So few are short from the start.
+/// A limit below this is reported as short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;
 /// How long a status waits for branches to say how much room they have.
 const ROOM_PATIENCE: Duration = Duration::from_millis(500);
@@ -78,7 +78,7 @@ impl Admin {
         let status = |branch: &Arc<Branch>| {
             let mut status = BranchStatus { write_back: self.write_back.write_back_of(branch.id), ..branch.status() };
             if branch.is_arriving() {
-                let reason = "it has just come back, and is being taken in".to_owned();
+                let reason = "it has just come back and is joining the pool".to_owned();
                 status.state = BranchState::Offline { reason, since: crate::ground::meta::now() };
             }
             status
@@ -96,7 +96,7 @@ impl Admin {
                 branch.space();
                 let _nobody_waits = answered.send(());
             };
-            // Without a thread it is asked when its figure is wanted.
+            // Without a thread the branch is asked when its figure is wanted.
             let _ = std::thread::Builder::new().name("room".to_owned()).spawn(ask);
         }
         drop(answered);
@@ -297,7 +297,8 @@ impl Admin {
         offline.map(|branch| branch.spec.name.clone()).collect()
     }
 
-    /// What is said of a removed branch as of one that is offline needs a word more.
+    /// Adds the names of removed branches that rules still mention. Without them the text would read as if they were
+    /// only offline.
     pub(super) fn with_removed(&self, mut outcome: String) -> String {
         for name in self.placement.removed_in_rules() {
             let _ = write!(outcome, "; rules still name {name:?}, which was removed from the pool");

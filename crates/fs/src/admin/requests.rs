@@ -1,6 +1,7 @@
-//! What a pool is asked over its control socket: which room answers.
+//! Requests to a pool over its control socket: which part of the pool answers each.
 
 use crate::admin::{Admin, Equalise, Reloaded};
+use crate::branch::Branch;
 use crate::control::protocol::{Answer, Progress, Request};
 use crate::error::Error;
 use crate::migrate::{Balance, WalkOptions};
@@ -49,10 +50,21 @@ impl Admin {
             Request::WriteBackRecord { branch, file, most } => {
                 self.write_back.record_write_back(&branch, file.as_deref(), most)
             }
-            Request::Sync => self.io.sync_all().map_err(Error::Sync),
+            Request::Sync => return self.sync(),
             Request::Unmount { keep_staged } => self.empty_staging(keep_staged),
         };
         done.map(|()| Answer::Ok)
+    }
+
+    /// Makes everything durable, and says which branches are not there.
+    fn sync(&self) -> Result<Answer, Error> {
+        self.io.sync_all().map_err(Error::Sync)?;
+        let lost = self.branches.names_of(Branch::may_have_lost);
+        if lost.is_empty() {
+            Ok(Answer::Synced { offline: self.branches.names_of(|branch| !branch.is_online()) })
+        } else {
+            Err(Error::Unsynced { branches: lost })
+        }
     }
 
     /// Takes a branch in, and appends it to lists.

@@ -1,5 +1,5 @@
-//! Where a file would belong that does not exist: `umbrella explain --what-if`, and what is said of a path where
-//! nothing is.
+//! Where a file that does not exist would belong: `umbrella explain --what-if`, and `explain` for a path with nothing
+//! there.
 
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What the control groups leave that the daemon runs in: of a container, or a unit with `MemoryMax=`. What waits in
-//! memory is charged to them, and who has more than they allow is killed, however much the machine has.
+//! How much memory the daemon's control groups leave: those of a container, or of a unit with `MemoryMax=`. Files that
+//! wait in memory are charged to them. A process with more than they allow is killed, however much the machine has.
 
 use std::path::{Path, PathBuf};
 
@@ -51,7 +51,7 @@ impl Groups {
                 _ => continue,
             };
             let Some((root, at)) = mounts.lines().find_map(|mount| mounted(mount, names)) else { continue };
-            // Of a group outside of what is mounted here only that can be seen.
+            // Only the part of the group that is mounted here can be seen.
             let below = Path::new(group).strip_prefix(root).unwrap_or(Path::new(""));
             let inside = below.ancestors().map(|below| at.join(below));
             folders.extend(inside.map(|folder| (folder, names)));
@@ -78,7 +78,7 @@ impl Groups {
     }
 }
 
-/// Of a line of mountinfo: which group is mounted, and where, if it is memory's hierarchy.
+/// Reads a line of mountinfo: which group is mounted, and where, if it is memory's hierarchy.
 fn mounted(line: &str, names: CgroupFiles) -> Option<(&str, &Path)> {
     let (place, kind) = line.split_once(" - ")?;
     let mut place = place.split(' ').skip(3);

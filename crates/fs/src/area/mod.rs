@@ -402,19 +402,19 @@ impl Staged {
     }
 }
 
-/// Whether every file system keeps a file with so many names, of which this is one. Memory keeps more; what is beyond
-/// that is for the branch to judge.
+/// Whether every file system can keep a file with this name and `names` hard links. Memory keeps more; for longer names
+/// or more links the branch decides.
 pub(crate) fn is_stageable(name: &OsStr, names: usize) -> bool {
     name.len() <= 128 && names <= 64
 }
 
-/// Whether a branch keeps whatever memory keeps, so that nothing is promised that it would have refused.
+/// Whether a branch keeps everything that memory keeps, so that staging promises nothing that the branch would refuse.
 pub(crate) fn keeps_all(able: &Abilities) -> bool {
     able.ownership && able.hard_links && able.xattr && able.acl && able.holes && able.nanoseconds
 }
 
-/// Room for intents that an area must have for those who leave in its own way: more than the longest has, whoever
-/// writes meanwhile.
+/// Room for intents that an area must have for files that leave in its own way: more than the longest intent has,
+/// whatever is written meanwhile.
 const INTENTS: ByteSize = ByteSize(1 << 20);
 
 /// How long a file that was closed is left alone.

@@ -1,7 +1,7 @@
 //! The place where staged files lie: a tmpfs that the mount makes, or a folder on memory that keeps its contents.
 //!
-//! The tree begins one level below, so that whoever can reach the path cannot look around in it: the level above is
-//! root's alone, and the tree's own root has the attributes that users see.
+//! The tree begins one level below the path, so a process that can reach the path cannot look around in it. Only root
+//! can enter the level above. The tree's own root has the attributes that users see.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -39,7 +39,7 @@ pub(crate) fn open(
     let configured = pool.staging.as_ref().filter(|spec| rules.may_stage(spec.mode));
     match open_for(pool, configured, (state_dir, state), id) {
         Err(error) if configured.is_some_and(StagingSpec::is_optional) => {
-            tracing::warn!(%error, "no new file waits in memory: each begins where the rules say without its size, and moves when it is closed");
+            tracing::warn!(%error, "new files do not wait in memory: each goes where the rules place it without its size, and may move when it is closed");
             Ok(None)
         }
         done => done,
@@ -78,7 +78,7 @@ fn open_for(
     };
     let failed = |source: io::Error| Error::Staging { path: base.clone(), reason: source.to_string() };
     if known.is_none() && is_there(&base) {
-        let reason = "it holds the staged files of another pool, or of this one under another state directory; mount that pool once more, or empty the area and unmount it";
+        let reason = "it holds the staged files of another pool or state directory (mount that pool again, or empty the area and unmount it)";
         return Err(Error::Staging { path: base.clone(), reason: reason.to_owned() });
     }
     if spec.volatile {
@@ -144,7 +144,7 @@ pub(crate) fn end(area: &Area, state: &StateDir) {
     area.branch.close();
     if is_ours(base) {
         if let Err(error) = rustix::mount::unmount(base, UnmountFlags::DETACH) {
-            tracing::warn!(area = %base.display(), %error, "the staging area stays mounted");
+            tracing::warn!(area = %base.display(), %error, "cannot unmount the staging area");
             return;
         }
         forget(state);
@@ -153,7 +153,7 @@ pub(crate) fn end(area: &Area, state: &StateDir) {
             let _leftover = std::fs::remove_dir(base);
         }
     } else if area.intake == Intake::Nothing {
-        // What is left of it: no file, as the caller has seen.
+        // No files are left in it; the caller has checked.
         let _leftover = std::fs::remove_dir_all(base);
         forget(state);
     }
@@ -161,7 +161,7 @@ pub(crate) fn end(area: &Area, state: &StateDir) {
 
 fn forget(state: &StateDir) {
     if let Err(error) = state.forget(STAGING) {
-        tracing::warn!(%error, "the pool's memory of its staging area could not be removed");
+        tracing::warn!(%error, "cannot remove the pool's record of its staging area");
     }
 }
 
@@ -203,7 +203,7 @@ fn make_private(base: &Path) -> io::Result<()> {
     let dir = rustix::fs::open(base, flags, Mode::empty())?;
     keeps_its_contents(dir.as_fd())?;
     if rustix::fs::fstat(&dir)?.st_uid != rustix::process::geteuid().as_raw() {
-        return Err(io::Error::other("it belongs to another user"));
+        return Err(io::Error::other("it belongs to another user (chown it to the daemon's user)"));
     }
     rustix::fs::fchmod(&dir, Mode::RWXU)?;
     Ok(())
@@ -211,7 +211,9 @@ fn make_private(base: &Path) -> io::Result<()> {
 
 fn keeps_its_contents(dir: BorrowedFd<'_>) -> io::Result<()> {
     if matches!(fs_kind(dir)?.fs_type.as_str(), "tmpfs" | "ramfs") {
-        return Err(io::Error::other("that memory loses its contents with the power: leave out volatile = false"));
+        return Err(io::Error::other(
+            "it is in memory and loses its contents in a power cut (leave out volatile = false)",
+        ));
     }
     Ok(())
 }
@@ -240,6 +242,6 @@ pub(super) fn resize(area: &Area) {
     let size = bytes_for(area.settings().size).map_or_else(|| "50%".to_owned(), |bytes| bytes.to_string());
     let Ok(options) = std::ffi::CString::new(format!("size={size}")) else { return };
     if let Err(error) = rustix::mount::mount_remount(base, FLAGS, options.as_c_str()) {
-        tracing::warn!(area = %base.display(), %error, "the tmpfs of the staging area keeps its size");
+        tracing::warn!(area = %base.display(), %error, "cannot resize the tmpfs of the staging area");
     }
 }

@@ -23,7 +23,8 @@ pub(super) struct ProbedAbilities {
     pub(super) whole: bool,
 }
 
-/// What is assumed where nothing is known: whoever relies on it finds out, and what cannot be kept is refused then.
+/// Assumed abilities where nothing is known. Callers that rely on them find out, and what cannot be kept is refused
+/// then.
 pub(super) const ASSUMED: Abilities = Abilities { passthrough: false, ..Abilities::ALL };
 
 /// Tries everything in `tmp`, and cleans up. What cannot be tried now is as it was `known` before.
@@ -133,7 +134,7 @@ impl<'a> TrialFolder<'a> {
         Self::keeps_attribute(&self.file("acl")?, "system.posix_acl_access", &acl)
     }
 
-    /// A megabyte of nothing, then a block: the nothing must neither take room nor be called data.
+    /// A megabyte of nothing, then a block. The nothing must not take room, and must not be called data.
     fn holes(&self) -> Result<bool> {
         let file = self.file("holes")?;
         rustix::fs::ftruncate(&file, 2 * MIB)?;

@@ -18,7 +18,7 @@ pub(crate) struct Branches {
     context: Arc<Context>,
     /// By id; a removed branch stays as a tombstone, so that ids are never reused.
     pub(crate) list: ArcSwap<Vec<Arc<Branch>>>,
-    /// One change of the branches at a time; by branch the epoch that the tree has been told of.
+    /// Held during a change of the branches. By branch the epoch that the tree knows.
     pub(crate) known_epochs: RankedMutex<rank::Branches, Vec<Option<u64>>>,
     /// Counts changes of which branches are online.
     pub(crate) topology: AtomicU64,
@@ -78,9 +78,19 @@ impl Branches {
         branches.iter().filter(named).cloned().collect()
     }
 
+    /// Names of the branches that a person could speak of, and for which this holds.
+    pub(crate) fn names_of(&self, holds: impl Fn(&Branch) -> bool) -> Vec<String> {
+        self.all_named().iter().filter(|branch| holds(branch)).map(|branch| branch.spec.name.clone()).collect()
+    }
+
     pub(crate) fn online(&self) -> Vec<(Arc<Branch>, Arc<Online>)> {
         let branches = self.list.load();
         branches.iter().filter_map(|branch| Some((Arc::clone(branch), branch.online()?))).collect()
+    }
+
+    /// Whether a file is open whose writes nobody sees.
+    pub(crate) fn any_written_past_daemon(&self) -> bool {
+        self.online().iter().any(|(_, online)| online.unsynced.has_writers())
     }
 
     /// Whether this is the staging area.
@@ -94,7 +104,7 @@ impl Branches {
             && self.list.load().iter().any(|branch| !branch.spec.name.is_empty() && branch.in_use().is_none())
     }
 
-    /// Somebody uses the tree: its branches are asked as often as the configuration says.
+    /// Notes that somebody uses the tree: its branches are checked as often as the configuration says.
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed) {
             self.attention.call();

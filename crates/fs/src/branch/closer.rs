@@ -1,10 +1,11 @@
 //! Descriptors of branches, closed where nobody waits.
 //!
-//! To close a file of a network or FUSE file system may mean to ask its server, and to wait. So the last share of a
-//! descriptor of a guarded branch gives it to the branch's closers: threads that come when there is something to close
-//! and go when there was nothing for a while. The descriptors of one life of the branch are closed by one thread at a
-//! time: while it hangs, those queue, and those of other lives are closed all the same. On a local branch a descriptor
-//! is closed here and now.
+//! Closing a file of a network or FUSE file system may have to wait for its server. So the last owner of a descriptor
+//! of a guarded branch hands it to the branch's closers. These threads start when there is something to close, and end
+//! after a while without work.
+//!
+//! Only one thread at a time closes the descriptors of one life of the branch. While it hangs, they queue; descriptors
+//! of other lives are closed all the same. On a local branch a descriptor is closed at once, by its last owner.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

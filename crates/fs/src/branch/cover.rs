@@ -101,7 +101,7 @@ pub fn uncover_all(pool: &Path) -> Vec<PathBuf> {
     for Cover { path, .. } in all().into_iter().filter(|cover| cover.pool.display().to_string() == shown) {
         match uncover(&path, pool) {
             Ok(()) => {
-                tracing::info!(path = %path.display(), "the path is not hidden any more");
+                tracing::info!(path = %path.display(), "the path is visible again");
                 taken.push(path);
             }
             Err(error) => tracing::warn!(path = %path.display(), %error, "the path stays hidden: unmount it by hand"),

@@ -10,7 +10,7 @@ use super::state::StateError;
 use crate::ground::shortage::Shortage;
 
 /// What a first mount without the disk leaves behind.
-const HIDES: &str = "; when the pool first used this branch, nothing was mounted here: if that was the mistake, files that were written since lie \
+const HIDES: &str = "; when the pool first used this branch, nothing was mounted here: if that was a mistake, files written since then lie \
                      hidden below the mount point";
 
 /// Why a branch does not come online. The text is for people and is shown in the status.
@@ -31,7 +31,7 @@ pub enum BranchError {
         path: PathBuf,
     },
     /// Nobody knows how many files it has.
-    #[error("{path:?} cannot have max_files: {why} (take the key away, or use a file system of its own)")]
+    #[error("{path:?} cannot have max_files: {why} (remove the key, or give the branch a file system of its own)")]
     Uncountable {
         /// Path of the branch.
         path: PathBuf,
@@ -65,7 +65,7 @@ pub enum BranchError {
         theirs: Option<String>,
     },
     /// While the branch was online, something else came to be at its path.
-    #[error("{path:?} is no longer the directory that was opened there")]
+    #[error("another directory is now at {path:?} (unmount what covers the branch, or mount its disk again)")]
     Replaced {
         /// Path of the branch.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum BranchError {
     },
     /// The hidden folder is not ours.
     #[error(
-        "{path:?}/.umbrella {problem} (it holds what is needed after a crash, so only the daemon may be able to write it; inspect it, then move it away)"
+        "{path:?}/.umbrella {problem} (recovery after a crash trusts it, so only the daemon may write there: inspect it, then move it away)"
     )]
     Hidden {
         /// Path of the branch.
@@ -147,7 +147,7 @@ pub enum BranchError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The daemon lacks threads: nothing is known of the branch.
-    #[error("{path:?} was not looked at: the daemon can start no thread ({})", Shortage::Threads)]
+    #[error("{path:?} was not checked: the daemon cannot start a thread ({})", Shortage::Threads)]
     NoThread {
         /// Path of the branch.
         path: PathBuf,

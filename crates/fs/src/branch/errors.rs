@@ -1,7 +1,7 @@
-//! Errors of a branch's disk, by who told of them: calls of the daemon that failed, and what the kernel says.
+//! Errors of a branch's disk, by source: calls of the daemon that failed, and reports of the kernel.
 //!
-//! A branch with any is *failing*: it is used as before, and says so until somebody clears the counts or another disk
-//! takes its place.
+//! A branch with any is *failing*. It is used as before, and reported as failing until somebody clears the counts or
+//! another disk takes its place.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ pub struct BranchErrors {
     pub last: String,
 }
 
-/// Who told of an error.
+/// Where an error was noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorSource {
     /// A call of the daemon that reads, attributes and directories too.
@@ -52,7 +52,7 @@ pub enum ErrorSource {
 #[derive(Debug, Default)]
 pub(super) struct Errors {
     counts: RankedMutex<rank::BranchErrors, BranchErrors>,
-    /// How many there were when they were told of last.
+    /// Their number when they were last reported.
     reported: AtomicU64,
 }
 

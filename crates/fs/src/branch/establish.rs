@@ -28,7 +28,9 @@ use super::private_mount::clone_mount;
 use super::prober::look_within;
 use super::state::{Remembered, StateDir};
 use super::status::Abilities;
-use super::{Branch, BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, abilities, beneath, cover};
+use super::{
+    Branch, BranchError, BranchFd, Hidden, HiddenProblem, Online, Threads, Unsynced, abilities, beneath, cover,
+};
 use crate::disk::block_device;
 use crate::ground::workers;
 use crate::ground::workers::Workers;
@@ -43,7 +45,7 @@ pub(super) struct BranchSetup {
     /// Shared with the branch, its earlier lives and other plans of it.
     pub(super) lives: Arc<()>,
     pub(super) threads: Threads,
-    /// How long to wait for whoever has the branch to let go of it.
+    /// How long to wait for another holder of the branch to let go of it.
     pub(super) patience: Duration,
     pub(super) access_times: AccessTimes,
     /// The pool does not want it any more.
@@ -52,7 +54,7 @@ pub(super) struct BranchSetup {
 
 /// What the mount options on access times need (root, Linux 5.12).
 const PRIVATE_MOUNT: &str =
-    "making a private mount of it for noatime or another option on access times (mount the branch itself so)";
+    "making a private mount of it for noatime or another access-time option (mount the branch itself with that option)";
 
 /// How long another branch's path may take to be looked at.
 const LOOK_AT_OTHERS: Duration = Duration::from_millis(500);
@@ -120,9 +122,9 @@ impl BranchSetup {
         if !beneath::supported(root.as_fd()) {
             return Err(BranchError::NoOpenat2);
         }
-        let kind = fs_kind(root.as_fd()).map_err(self.io("asking for its file system"))?;
-        let stat = rustix::fs::fstat(&root).map_err(self.io("looking at it"))?;
-        let vfs = rustix::fs::fstatvfs(&root).map_err(self.io("asking for its space"))?;
+        let kind = fs_kind(root.as_fd()).map_err(self.io("reading its file system type"))?;
+        let stat = rustix::fs::fstat(&root).map_err(self.io("reading its attributes"))?;
+        let vfs = rustix::fs::fstatvfs(&root).map_err(self.io("reading its free space"))?;
         let read_only = vfs.f_flag.contains(StatVfsMountFlags::RDONLY);
         self.check_mount(&kind)?;
         check_countable(&self.spec, kind.is_mount, vfs.f_files)?;
@@ -193,6 +195,7 @@ impl BranchSetup {
             abilities,
             guarded,
             is_mount: kind.is_mount,
+            unsynced: Unsynced::default(),
             epoch: EPOCH.fetch_add(1, Ordering::Relaxed),
             workers: guarded.then(|| Workers::new(Arc::clone(&self.threads.calls), workers::CALLS)),
             copiers: guarded.then(|| Workers::new(Arc::clone(&self.threads.copies), workers::COPIES)),
@@ -343,9 +346,9 @@ impl BranchSetup {
 
     /// Keeps a second daemon away. Our own previous life may still hold the lock.
     ///
-    /// A daemon that was killed has the lock until the last of its threads is gone, and so has what any process
-    /// started, until it runs (the child has all descriptors up to `execve`). So a lock is waited for before it is
-    /// believed: to go on without the branch would hide its files.
+    /// A killed daemon holds the lock until its last thread is gone. So does any process that it started, until that
+    /// process runs: the child has all descriptors up to `execve`. So a lock is waited for before it is believed: to go
+    /// on without the branch would hide its files.
     fn lock(&self, dir: &BranchFd) -> Result<(), BranchError> {
         let until = Instant::now() + self.patience;
         let mut last = false;
@@ -457,7 +460,7 @@ impl Branch {
 /// `max_files` goes by the inodes of the file system, which must be the branch's own.
 fn check_countable(spec: &BranchSpec, is_mount: bool, inodes: u64) -> Result<(), BranchError> {
     let why = match spec.max_files {
-        Some(_) if !is_mount => "it is no mount point, and its file system holds other files too",
+        Some(_) if !is_mount => "it is not a mount point, and its file system holds other files too",
         Some(_) if inodes == 0 => "its file system does not count inodes",
         _ => return Ok(()),
     };

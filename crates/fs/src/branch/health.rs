@@ -53,7 +53,7 @@ enum PathState {
     Same { read_only: bool },
     /// Something else, or an error.
     Gone(BranchError),
-    /// The daemon lacks memory or threads: that says nothing of the branch.
+    /// The daemon lacks memory, threads or descriptors: that says nothing of the branch.
     Unknown,
 }
 
@@ -98,10 +98,7 @@ impl Branch {
         self.cover_as_wanted();
         let Some(online) = self.online() else { return };
         if may_write && online.hidden.is_none() && !self.refuses_writes.load(Ordering::Relaxed) {
-            self.take_offline_if(&online, "it may be written now and is opened anew".to_owned());
-            drop(online);
-            // Else a probe brings it back.
-            let _ = self.establish(self.timeout(), LOCK_PATIENCE_OF_PROBES);
+            self.reopen(&online, "its settings now allow writes, and it is being reopened", self.timeout());
         }
     }
 
@@ -114,9 +111,7 @@ impl Branch {
         if self.is_online() {
             return Ok(());
         }
-        let plan = self.plan(patience);
-        let found = self.prober.run(timeout, move || plan.run());
-        let found = found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)));
+        let found = self.candidate(timeout, patience);
         let _changing = self.changing.lock();
         if self.is_online() {
             return Ok(());
@@ -131,6 +126,35 @@ impl Branch {
                 Err(error)
             }
         }
+    }
+
+    /// Opens it anew; what was open stays in use if that fails, and the next probe tries again. Whether it was opened.
+    fn reopen(&self, seen: &Online, why: &str, timeout: Duration) -> bool {
+        let found = self.candidate(timeout, LOCK_PATIENCE_OF_PROBES);
+        let _changing = self.changing.lock();
+        if self.epoch() != Some(seen.epoch) {
+            return false;
+        }
+        match found {
+            Ok(candidate) => {
+                self.drop_online(why.to_owned());
+                self.install(candidate);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(branch = %self.spec.name, %error, "it may be written, but cannot be reopened");
+                // The look has uncovered its path.
+                self.uncover();
+                self.cover();
+                false
+            }
+        }
+    }
+
+    fn candidate(&self, timeout: Duration, patience: Duration) -> Result<Candidate, BranchError> {
+        let plan = self.plan(patience);
+        let found = self.prober.run(timeout, move || plan.run());
+        found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
     fn plan(&self, patience: Duration) -> BranchSetup {
@@ -168,7 +192,7 @@ impl Branch {
                     Some(Err(error)) => error.to_string(),
                     _ => "its path does not answer".to_owned(),
                 };
-                tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), %reason, "the branch is not hidden");
+                tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), %reason, "cannot hide the branch");
             }
         }
     }
@@ -180,7 +204,7 @@ impl Branch {
         }
         let (path, pool) = (self.spec.path.clone(), self.state.mount());
         if !matches!(look_within(COVER_PATIENCE, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
-            tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), "the path stays covered: unmount it by hand");
+            tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), "the path stays hidden: unmount it by hand");
         }
     }
 
@@ -251,30 +275,31 @@ impl Branch {
     }
 
     fn note_read_only(&self, online: &Online, read_only: bool, timeout: Duration) -> ProbeResult {
-        if self.settings().read_only || self.refuses_writes.load(Ordering::Relaxed) == read_only {
+        if self.settings().read_only {
+            return ProbeResult::Healthy;
+        }
+        if !read_only && online.hidden.is_none() {
+            // It came online without its hidden folder; now it can have one.
+            let is_anew = self.reopen(online, "it is writable again and is being reopened", timeout);
+            return if is_anew { ProbeResult::CameBack } else { ProbeResult::Healthy };
+        }
+        if self.refuses_writes.swap(read_only, Ordering::Relaxed) == read_only {
             return ProbeResult::Healthy;
         }
         if read_only {
             tracing::warn!(branch = %self.spec.name, "the file system has become read-only: nothing is written there now");
-        } else if online.hidden.is_none() {
-            // It came online without its hidden folder; now it can have one.
-            self.take_offline_if(online, "it can be written again and is opened anew".to_owned());
-            return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
-                Ok(()) => ProbeResult::CameBack,
-                Err(error) => ProbeResult::WentOffline { reason: advised(&error) },
-            };
         }
-        self.refuses_writes.store(read_only, Ordering::Relaxed);
         ProbeResult::Writable(!read_only)
     }
 }
 
-/// Opens nothing where calls do not hang, so a daemon without descriptors finds its branches well.
+/// Opens nothing where calls do not hang and the branch is not suspect, so a daemon without descriptors finds its
+/// branches well.
 ///
 /// `covers`: the pool, if it covers the path. What is below is then asked by its descriptor.
 fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> PathState {
     let fail = |path, step, source| match source {
-        Errno::NOMEM => PathState::Unknown,
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE => PathState::Unknown,
         source => PathState::Gone(BranchError::Io { path, step, source }),
     };
     let is_covered = covers.is_some_and(|pool| cover::is_covered_by(&path, pool));
@@ -285,7 +310,7 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
     let by_path = || rustix::fs::statx(CWD, &path, AtFlags::STATX_FORCE_SYNC, StatxFlags::BASIC_STATS);
     let stat = match if is_covered { by_root() } else { by_path() } {
         Ok(stat) => stat,
-        Err(source) => return fail(path, "looking at it", source),
+        Err(source) => return fail(path, "reading its attributes", source),
     };
     let dev = rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor);
     if (dev, stat.stx_ino) != (online.dev, online.root_ino) {
@@ -299,12 +324,10 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
     let space = if is_covered { rustix::fs::fstatvfs(online.root()) } else { rustix::fs::statvfs(&path) };
     let vfs = match space {
         Ok(vfs) => vfs,
-        Err(source) => return fail(path, "asking for its space", source),
+        Err(source) => return fail(path, "reading its free space", source),
     };
-    match if suspect { ask_disk(online) } else { Ok(()) } {
-        // It has just answered; who lacks descriptors cannot be told.
-        Ok(()) | Err(Errno::MFILE | Errno::NFILE) => {}
-        Err(source) => return fail(path, "reading its disk", source),
+    if suspect && let Err(source) = ask_disk(online) {
+        return fail(path, "reading its disk", source);
     }
     PathState::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
 }

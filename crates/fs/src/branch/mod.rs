@@ -1,8 +1,8 @@
 //! A branch: a directory on some file system that holds a part of the tree.
 //!
-//! What a branch does here: say who it is (a marker in `.umbrella/branch.json`, and the memory of the pool outside of
-//! it), whether it lives, how much room it has, what its file system can keep, and run calls that may hang away from
-//! those who wait for them.
+//! A branch knows its identity (a marker in `.umbrella/branch.json`, and the memory of the pool outside of it). It
+//! knows whether it is alive, how much room it has, and what its file system can keep. It runs calls that may hang on
+//! other threads than those of the callers that wait for them.
 //!
 //! A branch is online while it has an [`Online`]. Whatever begins with an `Arc<Online>` may end with it, also when it
 //! went offline meanwhile.
@@ -24,6 +24,7 @@ mod prober;
 mod space;
 pub mod state;
 mod status;
+mod unsynced;
 
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,8 @@ pub(crate) use prober::look_within;
 pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};
+pub use unsynced::Unsynced;
+pub(crate) use unsynced::{SETTLED, TOLD};
 
 /// Errno of calls to a branch that is offline.
 pub const OFFLINE: Errno = Errno::NOTCONN;
@@ -109,6 +112,8 @@ pub struct Online {
     pub epoch: u64,
     /// Whether the pool knew it before.
     pub origin: Origin,
+    /// What is changed and not durable.
+    pub unsynced: Unsynced,
     pub(crate) workers: Option<Workers>,
     /// Threads of copies: they last, and must not be in the way of calls.
     pub(crate) copiers: Option<Workers>,
@@ -161,6 +166,8 @@ pub struct Branch {
     retired: Arc<AtomicBool>,
     /// When it last went offline ([`uptime`]).
     left_at: AtomicU64,
+    /// When it last went offline with changes that it may have lost; 0: nobody has to be told.
+    lost_at: AtomicU64,
     guarded: AtomicBool,
     suspect: AtomicBool,
     errors: Errors,
@@ -210,6 +217,7 @@ impl Branch {
             access_times: OnceLock::new(),
             retired: Arc::default(),
             left_at: AtomicU64::new(0),
+            lost_at: AtomicU64::new(0),
             guarded: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
             errors,
@@ -251,8 +259,8 @@ impl Branch {
         self.online.load().is_some()
     }
 
-    /// As [`Branch::online`], once the pool has taken the branch in: until then what a crash left half done on it is
-    /// not put right, and its directories may be older than those of the others.
+    /// As [`Branch::online`], once the pool has taken the branch in. Before that, what a crash left half done on it is
+    /// not put right, and its directories may be older than those of the other branches.
     pub fn in_use(&self) -> Option<Arc<Online>> {
         self.online().filter(|online| self.taken_in.load(Ordering::Acquire) == online.epoch)
     }
@@ -310,7 +318,7 @@ impl Branch {
             return;
         };
         tracing::warn!(branch = %self.spec.name, %reason, "branch is offline");
-        self.left_at.store(uptime(), Ordering::Release);
+        self.note_left(&old.unsynced, uptime());
         *self.offline.lock() = (reason, now());
         self.uncover();
         for workers in [&old.workers, &old.copiers].into_iter().flatten() {
@@ -342,10 +350,10 @@ impl Branch {
         self.always_guarded.store(guarded, Ordering::Relaxed);
     }
 
-    /// Runs file-system calls for this branch. On a local file system: here and now. On a guarded one: on a thread of
-    /// the branch, for at most the timeout; then the branch goes offline and the answer is ETIMEDOUT, though what
-    /// `call` does may still happen. [`OFFLINE`] when the branch is offline, or goes offline for another reason
-    /// meanwhile.
+    /// Runs file-system calls for this branch. On a local file system they run at once, on the caller's thread. On a
+    /// guarded one they run on a thread of the branch, for at most the timeout. When that passes, the branch goes
+    /// offline and the answer is ETIMEDOUT, though `call` may still take effect. The answer is [`OFFLINE`] when the
+    /// branch is offline, or goes offline for another reason meanwhile.
     ///
     /// `call` must speak to this branch only: another branch's errors, and its slowness, would count as this one's.
     pub fn io<T: Send + 'static>(
@@ -483,8 +491,8 @@ impl Branch {
         self.taken_in.load(Ordering::Acquire) != NEVER && !self.is_online()
     }
 
-    /// Online, or why not and since when. It is called offline once the kernel has forgotten what it keeps of the tree:
-    /// whoever hears of it sees a tree without the branch.
+    /// Online, or why not and since when. It is reported as offline once the kernel has forgotten what it keeps of the
+    /// tree. From then on every user sees a tree without the branch.
     pub fn branch_state(&self) -> BranchState {
         if self.is_online() || self.is_leaving() {
             return BranchState::Online;

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 
-/// What is known of the file system below a directory.
+/// Facts about the file system below a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FsKind {
     /// As the kernel names it: `ext4`, `fuse.sshfs`...

@@ -1,8 +1,10 @@
-//! Whether a directory is there where a disk was meant: the mount point of one that is not mounted (yet).
+//! Whether a directory is there where a disk was meant: the mount point of a disk that is not mounted (yet).
 //!
-//! Who adds a branch before its disk is mounted would fill the root file system. So a directory that is no mount point
-//! itself is taken for a mistake where it lies on the root file system, or where /etc/fstab has it, or a directory
-//! above it, as a mount point that is empty now.
+//! Adding a branch before its disk is mounted would fill the root file system. So a directory that is no mount point
+//! itself is taken for a mistake in two cases:
+//!
+//! - It lies on the root file system.
+//! - It, or a directory above it, is a mount point in /etc/fstab that is empty now.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +21,7 @@ use crate::spec::resolve;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NotMounted {
     /// The directory is one like any other of the root file system.
-    #[error("{path:?} is no mount point: it lies on the root file system")]
+    #[error("{path:?} is not a mount point: it lies on the root file system")]
     OnRoot {
         /// The directory.
         path: PathBuf,
@@ -32,7 +34,7 @@ pub enum NotMounted {
     },
 }
 
-/// What is missing at a directory, if anything is. Of one that cannot be looked at nothing is known.
+/// What is missing at a directory, if anything is. `None` for a directory that cannot be looked at.
 pub fn not_mounted(path: &Path) -> Option<NotMounted> {
     let dir = rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     if fs_kind(dir.as_fd()).ok()?.is_mount {

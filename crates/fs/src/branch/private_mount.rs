@@ -17,9 +17,8 @@ use rustix::mount::{OpenTreeFlags, open_tree};
 
 use crate::spec::{AccessTimes, AtimeUpdate};
 
-/// The branch's root in a clone of its mount, and what is to be held for as long as the branch is used: the first keeps
-/// the clone in existence, the second the branch's own mount busy, since who unmounts a disk that is in use is to be
-/// told so.
+/// The branch's root in a clone of its mount, and two descriptors to hold for as long as the branch is used. The first
+/// keeps the clone in existence. The second keeps the branch's own mount busy, so that unmounting a disk in use fails.
 pub(super) fn clone_mount(root: OwnedFd, times: AccessTimes) -> rustix::io::Result<(OwnedFd, [OwnedFd; 2])> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -46,7 +45,8 @@ fn set_access_times(mount: BorrowedFd<'_>, times: AccessTimes) -> rustix::io::Re
         userns_fd: 0,
     };
     let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
-    // SAFETY: the path is a C string, and the kernel reads so many bytes of `attributes`, which outlives the call.
+    // SAFETY: the path is a C string; the kernel reads the given number of bytes of `attributes`, which outlives the
+    // call.
     let done = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

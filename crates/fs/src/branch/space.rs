@@ -201,7 +201,7 @@ impl Branch {
         counted.map(|inodes| self.settings().max_files.map_or(inodes, |max| most(inodes, max)))
     }
 
-    /// As [`Branch::inodes`], as if so many were not in use.
+    /// As [`Branch::inodes`], as if `files` fewer inodes were in use.
     pub(crate) fn inodes_without(&self, files: u64) -> Option<Inodes> {
         let space = self.space();
         self.inodes(Space { files_free: space.files_free.saturating_add(files), ..space })

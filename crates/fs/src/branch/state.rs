@@ -44,11 +44,11 @@ pub enum StateError {
         detail: String,
     },
     /// Every slot was used at some time.
-    #[error("the pool has had {MAX_SLOT} branches; there is no inode number range left for another")]
+    #[error("the pool has had {MAX_SLOT} branches; no inode number range is left for another")]
     NoSlot,
 }
 
-/// What is remembered of one branch.
+/// The pool's memory of one branch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remembered {
     /// Identity.
@@ -140,8 +140,8 @@ impl StateDir {
         }))
     }
 
-    /// What is remembered of the branches of the pool that is mounted at `mount`, by name; changes nothing. Empty where
-    /// nothing is, or nothing can be read.
+    /// The remembered branches of the pool that is mounted at `mount`, by name; changes nothing. Empty where nothing is
+    /// remembered, or nothing can be read.
     pub fn remembered(dir: &Path, mount: &Path) -> BTreeMap<String, Remembered> {
         let file = dir.join("pools").join(format!("{:016x}.json", path_hash(mount)));
         let pool = std::fs::read(&file).ok().and_then(|text| read_pool(&file, mount, &text).ok());
@@ -200,12 +200,12 @@ impl StateDir {
         self.pool.lock().branches.keys().cloned().collect()
     }
 
-    /// What is known of a branch.
+    /// The pool's memory of a branch.
     pub fn branch(&self, name: &str) -> Option<Remembered> {
         self.pool.lock().branches.get(name).cloned()
     }
 
-    /// Notes what a branch is. Returns when it is on disk; does nothing when that was known.
+    /// Remembers a branch. Returns when it is on disk; does nothing when the same was remembered before.
     pub fn remember(&self, name: &str, what: &Remembered) -> Result<(), StateError> {
         let mut pool = self.pool.lock();
         if pool.branches.get(name) == Some(what) {

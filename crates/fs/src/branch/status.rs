@@ -1,4 +1,4 @@
-//! What is told of a branch: whether it can be used, what it can keep, how full it is.
+//! The reported state of a branch: whether it can be used, what it can keep, how full it is.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ pub struct BranchStatus {
     /// New files come here.
     #[serde(default = "crate::spec::yes")]
     pub create: bool,
-    /// With so many inodes in use it is full.
+    /// Number of inodes in use from which it counts as full.
     #[serde(default)]
     pub max_files: Option<u64>,
     /// It is to be hidden while the pool is mounted.

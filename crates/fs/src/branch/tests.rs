@@ -697,3 +697,46 @@ fn paths_longer_than_the_kernel_takes_are_opened_in_steps() {
     let error = open_beneath(root.as_fd(), &long, OFlags::RDONLY, Mode::empty()).unwrap_err();
     assert_eq!(error, Errno::NAMETOOLONG);
 }
+
+/// Each probe of the branch finds no descriptor left. Its thread has a table of its own, so that nobody else lacks any.
+fn without_descriptors(branch: &Branch) {
+    *branch.prober.before.lock() = Some(Hook(Arc::new(|| {
+        // SAFETY: takes no pointer, and concerns this thread only.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+        let none = || rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map(std::mem::forget);
+        while none() != Err(Errno::MFILE) {}
+    })));
+}
+
+#[test]
+fn a_branch_that_could_not_be_asked_for_want_of_descriptors_stays_suspect() {
+    let place = Place::new();
+    let branch = place.branch("disk", &place.state());
+    branch.bring_online().unwrap();
+    branch.note_suspect();
+    without_descriptors(&branch);
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert!(branch.is_suspect(), "its disk was not asked");
+    *branch.prober.before.lock() = None;
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert!(!branch.is_suspect());
+}
+
+#[test]
+fn a_branch_that_cannot_be_opened_anew_for_want_of_descriptors_stays_online() {
+    let place = Place::new();
+    let dir = place.dir("disk");
+    let read_only = BranchSpec { read_only: true, ..spec("disk", &dir) };
+    let branch = Branch::new(BranchId(0), read_only, place.state());
+    branch.bring_online().unwrap();
+    let epoch = branch.epoch();
+    without_descriptors(&branch);
+    branch.configure(spec("disk", &dir));
+    assert_eq!(branch.epoch(), epoch, "as it may be written now");
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert_eq!(branch.epoch(), epoch);
+    assert!(!branch.is_writable());
+    *branch.prober.before.lock() = None;
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::CameBack);
+    assert!(branch.is_writable());
+}

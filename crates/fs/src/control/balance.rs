@@ -1,4 +1,4 @@
-//! What is said of the balance of a group.
+//! Reports on the balance of a group.
 
 use serde::{Deserialize, Serialize};
 use umbrella_units::ByteSize;

@@ -1,4 +1,4 @@
-//! What is said of directories whose copies differ.
+//! Reports on directories whose copies differ.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What is said of fill levels.
+//! Reports on fill levels.
 
 use serde::{Deserialize, Serialize};
 use umbrella_units::{Amount, ByteSize};

@@ -106,7 +106,7 @@ pub enum Request {
         name: String,
     },
     /// Make everything durable: staged files go to their branches, and every branch is synced. Answered with
-    /// [`Answer::Ok`].
+    /// [`Answer::Synced`].
     Sync,
     /// Answered with [`Answer::WriteBack`].
     WriteBackShow {
@@ -294,6 +294,11 @@ pub enum Answer {
         changes: Vec<ConfigChange>,
         /// What else the configuration says that only the next mount takes up.
         not_in_force: Vec<String>,
+    },
+    /// See [`Request::Sync`].
+    Synced {
+        /// Branches that were not synced because they are offline. What was written to them is on their disks.
+        offline: Vec<String>,
     },
     /// What a walk did.
     Enforce(EnforceSummary),

@@ -1,4 +1,4 @@
-//! What a pool's daemon does when it is asked.
+//! How a pool's daemon answers requests.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

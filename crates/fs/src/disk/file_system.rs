@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::devices::{Sysfs, names};
 
-/// Errors that a file system told of.
+/// Errors that a file system reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FsError {
     /// Which, as `statfs` says it.
@@ -45,7 +45,7 @@ impl FsErrors {
         if done == 0 { Ok(()) } else { Err(last_error()) }
     }
 
-    /// What was told since the last time; empty when that is nothing.
+    /// The reports since the last time; empty when there are none.
     pub(crate) fn read(&self) -> rustix::io::Result<Vec<FsError>> {
         let mut room = [0; 4096];
         match rustix::io::read(&self.group, &mut room) {

@@ -1,17 +1,17 @@
-//! The kernel's log, and which of its lines tell of a disk that fails. Source: printk's
+//! The kernel's log, and which of its lines report a disk that fails. Source: printk's
 //! `Documentation/ABI/testing/dev-kmsg`, and the messages of Linux 3.2 to 6.18 (`blk_print_req_error`,
 //! `buffer_io_error`, and the file systems' own).
 //!
 //! A record is `priority,sequence,time,flags;message`, then lines that begin with a blank. Anybody who may write to
-//! `/dev/kmsg` can write a message, but never as the kernel: its facility is not 0. Of the kernel's own lines only
-//! beginnings are compared, as names of files and processes may stand further on.
+//! `/dev/kmsg` can write a message, but never as the kernel: its facility is not 0. Only the beginnings of the kernel's
+//! own lines are compared, as names of files and processes may stand further on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-/// Of a line so much is looked at.
+/// Most bytes of a line that are looked at.
 const LONGEST_LINE: usize = 1024;
 /// More than a record can have.
 const RECORD: usize = 16 << 10;
@@ -42,7 +42,7 @@ const REASONS: [&str; 8] = [
 /// Requests that move data. A discard, for example, may be refused by a sound disk.
 const OPERATIONS: [&str; 4] = ["READ", "WRITE", "FLUSH", "ZONE_APPEND"];
 
-/// Who speaks before the device's name, and how what follows it begins; any way where none is named.
+/// Words before the device's name, and beginnings of the text after it. Without beginnings any text counts.
 const FILE_SYSTEMS: [(&str, &[&str]); 14] = [
     ("EXT4-fs error", &[]),
     ("EXT3-fs error", &[]),
@@ -133,7 +133,7 @@ fn file_system(line: &str) -> Option<(&str, Option<u64>)> {
     let (device, text) = rest.split_once(')')?;
     let device = device.strip_prefix("device ").unwrap_or(device).split(' ').next()?;
     if who == "BTRFS: error" {
-        // EIO and EUCLEAN. No user's words are in such a line.
+        // EIO and EUCLEAN. A line of this kind contains no user's words.
         return (text.contains(": errno=-5 ") || text.contains(": errno=-117 ")).then_some((device, None));
     }
     let (_, beginnings) = FILE_SYSTEMS.iter().find(|(name, _)| *name == who)?;

@@ -1,16 +1,20 @@
 //! Which threads use the attributes that come with a listing.
 //!
-//! Reading them costs an inode each, and a listing for names alone uses none; asking for them one by one costs a round
-//! trip each. The kernel asks for all entries with attributes whoever lists them. So a thread gets those of small
-//! directories, which most are, and of others the names. It gets all of them once it has shown that it uses them: it
-//! has asked for an entry of a directory that it listed so, or for what `ls -l` (labels), `rm -r` and `du` (the kind of
-//! file system) want to know of a directory before they list it.
+//! Reading the attributes with a listing costs an inode each, and a listing for names alone uses none. Asking for them
+//! one by one costs a round trip each. The kernel asks for all entries with attributes, whichever program lists them.
+//! So a thread gets the attributes of small directories, which most are; of larger ones it gets the names only.
+//!
+//! A thread gets all attributes once it has shown that it uses them, in one of two ways:
+//!
+//! - It has asked for an entry of a directory that it listed without them.
+//! - It has asked for what programs want to know of a directory before they list it: `ls -l` reads labels, `rm -r` and
+//!   `du` the kind of file system.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::node::NodeId;
 
-/// Directories of so many entries come with attributes for everybody.
+/// Most entries of a directory whose listing comes with attributes for every thread.
 pub(super) const FEW: usize = 32;
 
 const SLOTS: usize = 64;
@@ -28,7 +32,7 @@ impl AttributeUse {
         AttributeUse([const { AtomicU64::new(0) }; SLOTS])
     }
 
-    /// Whether a listing of so many entries that a thread begins is to have attributes.
+    /// Whether the listing of `entries` entries that a thread begins is to have attributes.
     pub(super) fn begin_listing(&self, thread: u32, dir: NodeId, entries: usize) -> bool {
         if self.is_expected(thread) {
             return true;

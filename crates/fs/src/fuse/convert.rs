@@ -32,8 +32,8 @@ pub(super) fn opened(done: &Opened) -> umbrella_fuse::Opened {
     }
 }
 
-/// A listing is kept by the kernel for the next reader, if there is one reader at a time: one that began anew goes on,
-/// after its first entries, in what an older one has put together meanwhile.
+/// The kernel keeps a listing for the next reader only if there is one reader at a time. Otherwise a reader that begins
+/// anew would continue, after its first entries, in the listing that an older reader has put together meanwhile.
 pub(super) fn listing_flags(alone: bool) -> OpenFlags {
     let kept = OpenFlags::KEEP_CACHE;
     if alone { kept | OpenFlags::CACHE_DIR } else { kept }
@@ -51,7 +51,7 @@ pub(super) fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
     }
 }
 
-/// Who makes something: the kernel says it in ids of the mount that was used, mapped or not.
+/// The caller that makes something. The kernel gives it in ids of the mount that was used, mapped or not.
 pub(super) fn caller(context: &Context<'_>, umask: u32) -> Caller {
     Caller { uid: context.uid, gid: context.gid, umask: umask & 0o777 }
 }
@@ -60,8 +60,8 @@ pub(super) fn caller(context: &Context<'_>, umask: u32) -> Caller {
 /// nothing.
 const NO_ID: u32 = u32::MAX;
 
-/// Who changes something: where the kernel does not say it, as its process says. A process that is not there has no
-/// rights.
+/// The caller that changes something. Where the kernel does not give it, its process does. A process that is gone has
+/// no rights.
 pub(super) fn changer(context: &Context<'_>) -> Caller {
     if context.uid != NO_ID {
         return caller(context, 0);

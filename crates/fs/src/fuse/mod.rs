@@ -1,6 +1,6 @@
 //! The kernel's side: FUSE requests to operations of the pool and back. The only place that knows FUSE, and the only
-//! map from errors to errno. Holds no state of its own beyond how long the kernel may keep what it is told, and who
-//! uses it.
+//! map from errors to errno. Holds no state of its own except how long the kernel may keep answers, and which threads
+//! use attributes.
 
 mod answer;
 mod attribute_use;
@@ -31,6 +31,7 @@ use convert::{
 use crate::error::OpError;
 use crate::io::{AttributeChange, has_trusted, without_trusted};
 use crate::names::{OldName, Replace};
+use crate::node::looks::work_for;
 use crate::pool::Pool;
 
 pub(crate) use session::{ServeOptions, mount};
@@ -38,8 +39,8 @@ pub(crate) use trace::RequestTrace;
 
 /// Protocol minor with FUSE_NOTIFY_INC_EPOCH: all names can be dropped at once.
 const MINOR_WITH_EPOCH: u32 = 44;
-/// Reads ahead and asynchronous ones that the kernel sends before it holds back the others: those that wait for a file
-/// on its way to another branch must not use that up.
+/// Number of read-aheads and asynchronous reads that the kernel sends before it holds back others. Requests that wait
+/// for a file on its way to another branch must not use that up.
 const MOST_IN_BACKGROUND: u16 = 1024;
 /// How long absent names are kept where the kernel cannot be told that a branch came back.
 const BLIND_NEGATIVE_TTL: Duration = Duration::from_secs(1);
@@ -56,7 +57,7 @@ pub(crate) struct Fuse {
     /// The longest time for which absent names are kept.
     most_negative_ttl: Duration,
     attribute_use: AttributeUse,
-    /// What a file without an SELinux label is answered.
+    /// The answer for a file without an SELinux label.
     no_label: Errno,
 }
 
@@ -71,14 +72,14 @@ impl Fuse {
         }
     }
 
-    /// How long the kernel may keep what it is told.
+    /// How long the kernel may keep an answer.
     fn ttl(&self) -> Duration {
         self.pool.context().settings().cache_timeout
     }
 }
 
-/// Without SELinux nobody makes or reads labels: a program that is told so asks once, and not of each file. With it the
-/// kernel wants to know that there is none.
+/// Without SELinux nobody makes or reads labels. With this answer a program asks once, and not for each file. With
+/// SELinux the kernel wants to know that there is no label.
 fn no_label() -> Errno {
     let known = std::fs::read_to_string("/proc/filesystems");
     if known.is_ok_and(|known| !known.contains("selinuxfs")) { Errno::EOPNOTSUPP } else { Errno::ENODATA }
@@ -108,6 +109,7 @@ impl Filesystem for Fuse {
     }
 
     fn lookup(&self, context: &Context<'_>, request: Lookup<'_>, reply: Reply<Entry>) {
+        work_for(context.pid);
         let parent = node(request.parent);
         self.attribute_use.looked_up(context.pid, parent);
         reply.send(self.found(self.pool.lookup(parent, request.name)));
@@ -117,11 +119,13 @@ impl Filesystem for Fuse {
         self.pool.forget(node(request.node), request.lookups);
     }
 
-    fn getattr(&self, _: &Context<'_>, request: GetAttr, reply: Reply<Stat>) {
+    fn getattr(&self, context: &Context<'_>, request: GetAttr, reply: Reply<Stat>) {
+        work_for(context.pid);
         reply.send(self.pool.getattr(node(request.node)).map(|attr| self.stat(&attr)));
     }
 
-    fn statx(&self, _: &Context<'_>, request: GetStatx, reply: Reply<Statx>) {
+    fn statx(&self, context: &Context<'_>, request: GetStatx, reply: Reply<Statx>) {
+        work_for(context.pid);
         reply.send(self.pool.getattr(node(request.node)).map(|attr| {
             let ttl = self.attr_ttl(attr.cacheable);
             Statx { attributes: attributes(&attr), ttl, birth: attr.meta.btime.map(timestamp) }
@@ -153,36 +157,43 @@ impl Filesystem for Fuse {
     }
 
     fn mknod(&self, context: &Context<'_>, request: MkNod<'_>, reply: Reply<Entry>) {
+        work_for(context.pid);
         let MkNod { parent, name, mode, umask, device, .. } = request;
         let made = self.pool.mknod(node(parent), name, mode, device, caller(context, umask));
         reply.send(made.map(|attr| self.entry(&attr)));
     }
 
     fn mkdir(&self, context: &Context<'_>, request: MkDir<'_>, reply: Reply<Entry>) {
+        work_for(context.pid);
         let MkDir { parent, name, mode, umask, .. } = request;
         let made = self.pool.mkdir(node(parent), name, mode & 0o7777, caller(context, umask));
         reply.send(made.map(|attr| self.entry(&attr)));
     }
 
     fn symlink(&self, context: &Context<'_>, request: SymLink<'_>, reply: Reply<Entry>) {
+        work_for(context.pid);
         let made = self.pool.symlink(node(request.parent), request.name, request.target, caller(context, 0));
         reply.send(made.map(|attr| self.entry(&attr)));
     }
 
-    fn link(&self, _: &Context<'_>, request: Link<'_>, reply: Reply<Entry>) {
+    fn link(&self, context: &Context<'_>, request: Link<'_>, reply: Reply<Entry>) {
+        work_for(context.pid);
         let made = self.pool.link(node(request.node), node(request.new_parent), request.new_name);
         reply.send(made.map(|attr| self.entry(&attr)));
     }
 
-    fn unlink(&self, _: &Context<'_>, request: Unlink<'_>, reply: Reply<()>) {
+    fn unlink(&self, context: &Context<'_>, request: Unlink<'_>, reply: Reply<()>) {
+        work_for(context.pid);
         reply.send(self.pool.unlink(node(request.parent), request.name));
     }
 
-    fn rmdir(&self, _: &Context<'_>, request: RmDir<'_>, reply: Reply<()>) {
+    fn rmdir(&self, context: &Context<'_>, request: RmDir<'_>, reply: Reply<()>) {
+        work_for(context.pid);
         reply.send(self.pool.rmdir(node(request.parent), request.name));
     }
 
-    fn rename(&self, _: &Context<'_>, request: Rename<'_>, reply: Reply<()>) {
+    fn rename(&self, context: &Context<'_>, request: Rename<'_>, reply: Reply<()>) {
+        work_for(context.pid);
         let Rename { parent, name, new_parent, new_name, flags } = request;
         let whiteout = flags.contains(RenameFlags::WHITEOUT);
         let behind = if whiteout { OldName::Whiteout } else { OldName::Nothing };
@@ -202,12 +213,14 @@ impl Filesystem for Fuse {
     }
 
     fn create(&self, context: &Context<'_>, request: Create<'_>, reply: Reply<Created>) {
+        work_for(context.pid);
         let Create { parent, name, mode, umask, flags, .. } = request;
         let (caller, how) = (caller(context, umask), open_request(flags, false));
         reply.send(self.created(self.pool.create(node(parent), name, mode & 0o7777, caller, how)));
     }
 
     fn tmpfile(&self, context: &Context<'_>, request: Create<'_>, reply: Reply<Created>) {
+        work_for(context.pid);
         let Create { parent, mode, umask, flags, .. } = request;
         let (caller, how) = (caller(context, umask), open_request(flags, false));
         reply.send(self.created(self.pool.create_unnamed(node(parent), mode & 0o7777, caller, how)));
@@ -249,6 +262,7 @@ impl Filesystem for Fuse {
     }
 
     fn readdirplus(&self, context: &Context<'_>, request: Read, reply: Reply<Listing>) {
+        work_for(context.pid);
         reply.send(self.list_plus(context.pid, &request));
     }
 
@@ -275,7 +289,8 @@ impl Filesystem for Fuse {
         });
     }
 
-    fn setxattr(&self, _: &Context<'_>, request: SetXattr<'_>, reply: Reply<()>) {
+    fn setxattr(&self, context: &Context<'_>, request: SetXattr<'_>, reply: Reply<()>) {
+        work_for(context.pid);
         let of = node(request.node);
         // An ACL set by somebody who is not in the file's group takes set-group-id away.
         let dropped = if request.kill_sgid { self.pool.drop_set_gid(of) } else { Ok(()) };
@@ -304,11 +319,13 @@ impl Filesystem for Fuse {
         }
     }
 
-    fn removexattr(&self, _: &Context<'_>, request: RemoveXattr<'_>, reply: Reply<()>) {
+    fn removexattr(&self, context: &Context<'_>, request: RemoveXattr<'_>, reply: Reply<()>) {
+        work_for(context.pid);
         reply.send(self.pool.removexattr(node(request.node), request.name));
     }
 
     fn fallocate(&self, context: &Context<'_>, request: FAllocate, reply: Reply<()>) {
+        work_for(context.pid);
         let FAllocate { offset, length, .. } = request;
         let mode = FallocateFlags::from_bits_retain(request.mode);
         reply.send(self.pool.fallocate(handle(request.handle), mode, offset, length, changer(context).uid != 0));

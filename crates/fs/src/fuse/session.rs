@@ -87,7 +87,7 @@ impl Mounted {
         move || unmounter.unmount()
     }
 
-    /// Serves the kernel until the mount is gone, and takes away what is left of it.
+    /// Serves the kernel until the mount is gone, then cleans up after it.
     pub(crate) fn serve(self) -> std::io::Result<()> {
         self.session.run()
     }

@@ -8,8 +8,7 @@ pub type Advice = fn(&(dyn Error + 'static)) -> Option<String>;
 
 static ADVICE: OnceLock<Advice> = OnceLock::new();
 
-/// Who says what to do, from now on, in the log, in the status and in answers on the control socket. Only the first
-/// call counts.
+/// Sets the source of advice for the log, the status and answers on the control socket. Only the first call counts.
 pub fn set_advice(advice: Advice) {
     let _ = ADVICE.set(advice);
 }

@@ -1,13 +1,13 @@
-//! File-system calls by descriptor and name, on one branch. No call follows a symbolic link; calls on guarded branches
-//! (network, FUSE) run on the branch's own workers, and their descriptors are closed on its closer, so that a hung
-//! branch cannot hang the caller for long.
+//! File-system calls by descriptor and name, on one branch. No call follows a symbolic link. A hung branch cannot hang
+//! the caller for long: calls on guarded branches (network, FUSE) run on the branch's own workers, and its closer
+//! closes their descriptors.
 
 use std::cell::Cell;
 use std::ffi::{CString, OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FallocateFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use umbrella_units::BranchId;
 
@@ -100,7 +100,9 @@ impl DirAt {
         if self.branch.settings().read_only {
             return Err(OpError::Sys(Errno::ROFS));
         }
-        self.run_as(ErrorSource::Write, name, call)
+        let done = self.run_as(ErrorSource::Write, name, call);
+        self.online.unsynced.note();
+        done
     }
 
     fn file(&self, fd: OwnedFd) -> FileAt {
@@ -339,7 +341,9 @@ impl FileAt {
         if self.branch.settings().read_only {
             return Err(OpError::Sys(Errno::ROFS));
         }
-        self.run_as(ErrorSource::Write, call)
+        let done = self.run_as(ErrorSource::Write, call);
+        self.online.unsynced.note();
+        done
     }
 
     pub(crate) fn stat(&self) -> OpResult<Meta> {
@@ -368,7 +372,7 @@ impl FileAt {
         })
     }
 
-    pub(crate) fn truncate(&self, size: u64) -> OpResult<()> {
+    pub(crate) fn truncate(&self, size: u64, _: KernelCache) -> OpResult<()> {
         self.change(move |fd| rustix::fs::ftruncate(fd, size))
     }
 
@@ -425,16 +429,20 @@ impl FileAt {
     }
 
     pub(crate) fn write(&self, data: &[u8], offset: u64) -> OpResult<usize> {
-        if !self.online.guarded {
+        let written = if self.online.guarded {
+            let data = data.to_vec();
+            let write = move |fd: BorrowedFd<'_>| rustix::io::retry_on_intr(|| rustix::io::pwrite(fd, &data, offset));
+            self.run_as(ErrorSource::Write, write)
+        } else {
             count_call();
             let done = rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.fd, data, offset));
-            return Ok(self.branch.noted(ErrorSource::Write, done)?);
-        }
-        let data = data.to_vec();
-        self.run_as(ErrorSource::Write, move |fd| rustix::io::retry_on_intr(|| rustix::io::pwrite(fd, &data, offset)))
+            self.branch.noted(ErrorSource::Write, done).map_err(OpError::from)
+        };
+        self.online.unsynced.note();
+        written
     }
 
-    pub(crate) fn fallocate(&self, mode: rustix::fs::FallocateFlags, offset: u64, length: u64) -> OpResult<()> {
+    pub(crate) fn fallocate(&self, mode: FallocateFlags, offset: u64, length: u64, _: KernelCache) -> OpResult<()> {
         self.change(move |fd| rustix::fs::fallocate(fd, mode, offset, length))
     }
 
@@ -449,10 +457,12 @@ impl FileAt {
 
     pub(crate) fn copy_range(&self, from: u64, to: &FileAt, at: u64, length: usize) -> OpResult<usize> {
         let target = Arc::clone(&to.fd);
-        self.run(move |fd| {
+        let copied = self.run(move |fd| {
             let (mut from, mut at) = (from, at);
             rustix::fs::copy_file_range(fd, Some(&mut from), &target, Some(&mut at), length)
-        })
+        });
+        to.online.unsynced.note();
+        copied
     }
 
     pub(crate) fn get_xattr(&self, name: &OsStr) -> OpResult<Vec<u8>> {

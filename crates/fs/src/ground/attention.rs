@@ -14,7 +14,7 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// Wakes who waits, or lets the next one not wait at all.
+    /// Wakes the thread that waits, or lets the next one not wait at all.
     pub(crate) fn call(&self) {
         *self.wanted.lock() = true;
         self.wake.notify_one();
@@ -53,7 +53,7 @@ impl Activity {
         self.state.swap(QUIET, Ordering::Relaxed) == BUSY
     }
 
-    /// Wakes who waits or sleeps.
+    /// Wakes the thread, whether it waits or sleeps.
     pub(crate) fn call(&self) {
         self.attention.call();
     }

@@ -1,8 +1,8 @@
-//! Who asks, and with which umask.
+//! The caller of an operation, and its umask.
 //!
-//! The kernel checks the caller's permissions (`default_permissions`, with supplementary groups and ACLs). What is left
-//! is the owner of new files and the umask: that one is set on the thread itself, so that the branch's file system
-//! applies it only where the directory has no default ACL, as POSIX wants.
+//! The kernel checks the caller's permissions (`default_permissions`, with supplementary groups and ACLs). Two things
+//! remain for the daemon: the owner of new files, and the umask. It sets the umask on the thread itself. So the
+//! branch's file system applies it only where the directory has no default ACL, as POSIX wants.
 //!
 //! Whether a caller has a file open for writing is read from `/proc`, which asks no file system.
 
@@ -28,7 +28,7 @@ impl Caller {
     pub const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 }
 
-/// Who asks, and with which thread.
+/// A caller, and the thread that it calls from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asker {
     /// Whose rights it has.
@@ -63,7 +63,7 @@ impl Asker {
     }
 }
 
-/// Whether a descriptor is open for writing to this inode; the kernel has told of inodes since Linux 5.14.
+/// Whether a descriptor is open for writing to this inode. The kernel shows inodes since Linux 5.14.
 fn writes_to(info: &str, inode: u64) -> bool {
     let field = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let flags = field("flags:").and_then(|flags| i32::from_str_radix(flags, 8).ok());

@@ -8,7 +8,7 @@ use rustix::fs::IFlags;
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Setter, ioctl};
 
-/// Of a file that may not be changed, or only grow: nor may it be unlinked, so it cannot move.
+/// Flags of a file that may not be changed, or only grow. It may not be unlinked either, so it cannot move.
 pub(crate) const PINNED: IFlags = IFlags::IMMUTABLE.union(IFlags::APPEND);
 
 /// Flags of a file, `FS_*_FL`.

@@ -1,7 +1,7 @@
-//! Who else has a file open, as the kernel of the branch sees it: also mappings that outlive their descriptor, which
-//! the mount is not told of when they go past the daemon.
+//! Whether somebody else has a file open, as the kernel of the branch sees it. That includes mappings that outlive
+//! their descriptor: the mount does not learn of them when they bypass the daemon.
 //!
-//! Asked by taking a lease and giving it back at once: the kernel refuses it while the file is open elsewhere.
+//! The check takes a lease and gives it back at once: the kernel refuses it while the file is open elsewhere.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -28,7 +28,7 @@ pub enum NoLease {
     Unsupported,
 }
 
-/// A lease that is held until it is dropped. Whoever opens the file meanwhile waits, and [`Lease::is_held`] says so.
+/// A lease that is held until it is dropped. Another open of the file meanwhile waits, and [`Lease::is_held`] says so.
 #[derive(Debug)]
 pub struct Lease<'a> {
     fd: BorrowedFd<'a>,
@@ -88,7 +88,7 @@ fn set(fd: BorrowedFd<'_>, kind: i32) -> Result<(), Errno> {
     }
 }
 
-/// A lease that is broken while it is asked for sends SIGIO, which would end the process.
+/// A lease that is broken while it is being taken sends SIGIO, which would end the process.
 pub(crate) fn ignore_signal() {
     // SAFETY: SIG_IGN installs no handler; nothing else in the process uses SIGIO.
     unsafe {

@@ -1,8 +1,8 @@
 //! Merged listings of directories.
 //!
-//! Entries are ordered by inode number (as users see it, so a move to another branch changes nothing), and that is the
-//! cookie, with a hash of the name for hard links: a listing can go on at the same place after it was made anew,
-//! whatever was added or removed meanwhile, so nothing is kept for a reader. The order is also that of the inode
+//! Entries are ordered by inode number as users see it, so a move to another branch changes nothing. The number is the
+//! cookie too, with a hash of the name for hard links. So a listing can continue at the same place after it was made
+//! anew, whatever was added or removed meanwhile, and nothing is kept for a reader. The order is also that of the inode
 //! tables: reading the attributes of a cold directory goes over the disk once instead of jumping.
 
 use std::ffi::{OsStr, OsString};

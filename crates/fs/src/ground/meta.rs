@@ -1,4 +1,4 @@
-//! What is known of a file: the part of `statx` that the tree needs.
+//! Attributes of a file: the part of `statx` that the tree needs.
 
 use rustix::fs::{Statx, StatxFlags, StatxTimestamp};
 use umbrella_policy::placement::spec::FileKind;
@@ -40,7 +40,7 @@ pub struct Meta {
     pub btime: Option<Timestamp>,
 }
 
-/// What is asked of `statx`.
+/// The fields that are requested from `statx`.
 pub(crate) const WANTED: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
 impl Meta {

@@ -1,4 +1,4 @@
-//! What the rooms stand on: calls on one branch, threads for calls that may hang, attributes, listings, who asks.
+//! The ground of the pool: calls on one branch, threads for calls that may hang, attributes, listings, callers.
 
 pub(crate) mod advice;
 pub(crate) mod at;

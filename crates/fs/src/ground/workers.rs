@@ -1,8 +1,8 @@
-//! Threads for what lasts: they are there while they have work.
+//! Threads for calls that may last: they exist while they have work.
 //!
-//! Calls to a branch that may never return are made here, so that their callers do: one that takes longer than it may
+//! Calls to a branch that may never return are made here, so that their callers do return. A call that takes too long
 //! is left to its thread, and the caller goes on with an error. Threads are counted per branch over all its lives, so
-//! that a branch that hangs again and again cannot eat the machine.
+//! that a branch that hangs again and again cannot use up the machine.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -21,8 +21,8 @@ pub(crate) struct ThreadLimits {
     pub(crate) in_all: usize,
 }
 
-/// Calls to a branch that are answered soon: some of them later, where one directory of a network or FUSE file system
-/// is busy, and the others must not wait for those.
+/// Calls to a branch that are answered soon. Some take longer, where one directory of a network or FUSE file system is
+/// busy, and the others must not wait for those.
 pub(crate) const CALLS: ThreadLimits = ThreadLimits { in_pool: 64, in_all: 192 };
 /// Copies of files. More than the mover and the enforcer could ask for at once, unless some of them hang.
 pub(crate) const COPIES: ThreadLimits = ThreadLimits { in_pool: 24, in_all: 32 };
@@ -45,8 +45,8 @@ pub(crate) enum Lost {
     NoThread,
 }
 
-/// Makes a call apart from its caller, who waits for it as long as `wait` says; it is told whether the call waits for a
-/// thread. Without threads of its own it is made here.
+/// Makes a call apart from its caller, which waits for it while `wait` returns true. The argument of `wait` says
+/// whether the call waits for a thread. Without threads of its own the call is made here.
 pub(crate) fn apart<T: Send + 'static>(
     workers: Option<&Workers>,
     call: impl FnOnce() -> T + Send + 'static,
@@ -59,7 +59,7 @@ pub(crate) fn apart<T: Send + 'static>(
 /// Where a call is that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CallStage {
-    /// Behind others, of which so many have come to an end.
+    /// Behind others. `progress`: how many of those have ended.
     Queued { progress: u64 },
     /// On its thread.
     Running,
@@ -257,7 +257,7 @@ impl Shared {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 drop(queue);
-                // Told when it happens, by the panic hook; who waits for a result catches it itself.
+                // The panic hook reports it when it happens; a caller that waits for a result catches it itself.
                 let _panic = catch_unwind(AssertUnwindSafe(job));
                 queue = self.queue.lock();
                 queue.finished += 1;
@@ -268,7 +268,7 @@ impl Shared {
             }
             queue.idle.push(Arc::clone(&wake));
             wake.wait_for(&mut queue, IDLE);
-            // Who is still among the idle was not woken by anyone.
+            // A thread that is still among the idle was not woken.
             if let Some(at) = queue.idle.iter().position(|thread| Arc::ptr_eq(thread, &wake)) {
                 queue.idle.remove(at);
                 break;

@@ -4,7 +4,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-/// Has the kernel write a file's pages out, and does not wait for it. Whether it could is told to who syncs the file.
+/// Has the kernel write a file's pages out, and does not wait for it. A later sync of the file reports whether it
+/// could.
 pub(crate) fn begin(file: BorrowedFd<'_>) {
     let _ = sync_range(file, libc::SYNC_FILE_RANGE_WRITE);
 }
@@ -15,8 +16,8 @@ pub(crate) fn write_out(file: BorrowedFd<'_>) -> Result<(), Errno> {
     sync_range(file, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER)
 }
 
-/// The error of a write-back of this file that failed since `file` was opened, or that nobody was told yet. It is told
-/// once a descriptor.
+/// The error of a write-back of this file that failed since `file` was opened, or that has not been reported yet. A
+/// descriptor gets it once.
 pub(crate) fn failed_writes(file: BorrowedFd<'_>) -> Result<(), Errno> {
     match sync_range(file, libc::SYNC_FILE_RANGE_WAIT_BEFORE) {
         // Files that have no pages.

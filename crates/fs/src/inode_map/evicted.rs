@@ -31,7 +31,7 @@ impl InodeMap {
     }
 }
 
-/// What is kept of a time: a record has no more room.
+/// Checksum of a time: a record has no room for the time itself.
 pub(super) fn sum(time: Timestamp) -> u32 {
     let seconds = crc32c::crc32c(&time.secs.to_le_bytes());
     crc32c::crc32c_append(seconds, &time.nanos.to_le_bytes())

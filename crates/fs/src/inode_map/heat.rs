@@ -26,7 +26,7 @@ const SHARDS: usize = 64;
 const MOST: usize = 1 << 14;
 /// What is colder is not kept.
 const COLD: Opens = Opens(Opens::ONE.0 / 100);
-/// Nobody is told more often than this that a file is warm, in seconds.
+/// Shortest time between two reports that a file is warm, in seconds.
 const TELL_EVERY: i64 = 60;
 
 /// The heats of all files of a pool. Thread-safe.
@@ -38,17 +38,17 @@ pub struct Heats {
     spending: RankedMutex<rank::HeatSpending, Spending>,
 }
 
-/// What is known of one file.
+/// State of one file.
 #[derive(Debug, Clone, Copy)]
 struct FileHeat {
     heat: Heat,
-    /// A sum of its birth; 0 where nobody knows that.
+    /// Checksum of its birth time; 0 where that is unknown.
     born: u32,
     /// Where it was seen last.
     slot: u16,
     /// As its branch keeps it.
     is_kept: bool,
-    /// When somebody was told last that it is warm: seconds.
+    /// When it was last reported as warm, in seconds.
     told: i64,
     /// A fill level moved it, and nobody has opened it since.
     rests: bool,
@@ -265,7 +265,7 @@ fn forget_colder_half(shard: &mut FxHashMap<u64, FileHeat>, half_life: Duration,
     let mut heats: Vec<Opens> = shard.values().map(|known| known.heat.opens(now, half_life)).collect();
     let (_, middle, _) = heats.select_nth_unstable(before / 2);
     let middle = *middle;
-    // Of those that are as warm as the middle one, as many as it takes.
+    // As many as it takes of the files that are as warm as the middle one.
     let mut left = before / 2;
     shard.retain(|_, known| {
         let is_warmer = known.heat.opens(now, half_life) > middle;

@@ -1,11 +1,16 @@
 //! The log of one branch as a file: `.umbrella/inodes`.
 //!
-//! Steps of [`open`]: read; cut off what a crash left half written; when more than half of the records are dead, write
-//! the live ones to `inodes.new`, fsync, rename, fsync the folder. A file that is no log at all is kept as
-//! `inodes.damaged`.
+//! Steps of [`open`]:
 //!
-//! On a branch that may hang the file is open only while it is written, on one of the branch's threads: nobody else
-//! closes it.
+//! 1. Read the log.
+//! 2. Cut off what a crash left half written.
+//! 3. When more than half of the records are dead, write the live ones to `inodes.new`, fsync, rename, fsync the
+//!    folder.
+//!
+//! A file that is not a log at all is kept as `inodes.damaged`.
+//!
+//! On a branch that may hang, the file is open only while it is written, on one of the branch's threads: no other
+//! thread closes it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

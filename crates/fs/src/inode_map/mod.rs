@@ -2,14 +2,16 @@
 //! pool.
 //!
 //! A file that never moved has a number made of its branch's slot and its inode number there; nothing is stored for it.
-//! When a file moves it keeps its number, which is stored with its new place, and the number is *lent*: a new file that
-//! gets the old inode on the old branch must have another one, made up and stored too. What is stored lies in one log a
-//! branch (`.umbrella/inodes`, see `record`): entries with the branch they speak of, lent numbers with the branch whose
-//! range they are from, so that no branch hands out a number that a file on an absent branch has.
+//! A file that moves keeps its number, which is stored with its new place. The number is now *lent*: a new file that
+//! gets the old inode on the old branch must have another number, made up and stored too.
+//!
+//! Each branch has one log for what is stored (`.umbrella/inodes`, see `record`). An entry lies in the log of the
+//! branch that holds the file. A lent number lies in the log of the branch whose range it is from. So no branch hands
+//! out a number that belongs to a file on an absent branch.
 //!
 //! Out-of-band changes: when a file with an entry is deleted behind the mount's back and its inode is used again, the
-//! new file gets the dead one's number (odd, but unique), unless [`InodeMap::ino_checked`] is asked, which knows the
-//! file by its birth time.
+//! new file gets the dead one's number. That is odd, but the number is still unique. [`InodeMap::ino_checked`] avoids
+//! it: it knows the file by its birth time.
 //!
 //! Crashes: records are not synced one by one. A lost record can change a file's number after a power failure, but two
 //! files never share one. When a log is read, of two entries with one number the one with more moves stays. Numbers of
@@ -82,12 +84,12 @@ pub struct InodeMap {
     /// By slot, in two levels: 128 times 128.
     shards: Box<[OnceLock<Row>]>,
     foreign: RankedRwLock<rank::InodeForeign, ForeignDevices>,
-    /// Who has a number that is a hash: the first who asked.
+    /// The holder of each number that is a hash: the first that asked for it.
     hashed: RankedMutex<rank::InodeHashed, FxHashMap<u64, BackingKey>>,
     /// Lent numbers that are not in the range of a slot.
     lent_foreign: RankedRwLock<rank::InodeLent, FxHashSet<u64>>,
-    /// Held by whoever changes more than one branch. Who has a stored number that is not shared, and after how many
-    /// moves.
+    /// The holder of each stored number that is not shared, and after how many moves. Held during a change of more than
+    /// one branch.
     holders: RankedMutex<rank::InodeHolders, FxHashMap<u64, (BackingKey, u32)>>,
     heats: Heats,
 }
@@ -279,10 +281,10 @@ impl InodeMap {
 
     /// A directory's copy on another branch shows the number of the original. Cheap when it does already.
     ///
-    /// Whoever removes a copy calls [`InodeMap::forget`] for it; where copies vanish behind the mount's back, only
-    /// [`InodeMap::ino_checked`] keeps the next file with that inode from showing the directory's number. Call that for
-    /// the copy soon: a copy whose birth time was never told is not believed at the next mount when it is asked for
-    /// with one.
+    /// A caller that removes a copy calls [`InodeMap::forget`] for it. Where copies vanish behind the mount's back,
+    /// only [`InodeMap::ino_checked`] keeps the next file with that inode from showing the directory's number. Call
+    /// that for the copy soon: at the next mount, a copy whose birth time was never given does not match a request that
+    /// gives one.
     pub fn alias(&self, original: BackingKey, copy: BackingKey) {
         if original == copy {
             return;
@@ -333,7 +335,7 @@ impl InodeMap {
     }
 
     /// Reads the log in a branch's hidden folder, and keeps it from now on. Call it through
-    /// [`crate::branch::Branch::io`] when the branch came online, before the first of its numbers is asked for.
+    /// [`crate::branch::Branch::io`] when the branch came online, before the first use of its numbers.
     ///
     /// Where inode numbers do not outlive a mount (sshfs, vfat), neither do the numbers of files that moved there.
     /// On a guarded file system records are only collected, and written by [`InodeMap::sync`]: call that now and then.
@@ -424,7 +426,7 @@ impl InodeMap {
         });
     }
 
-    /// Keeps a number from whoever would get it by its place.
+    /// Keeps a number from the file that would get it by its place.
     fn lend(&self, number: u64, from: u16) {
         match number::range(number) {
             Range::Place(home) => self.shard(home).change(|state, records| {

@@ -1,10 +1,10 @@
 //! The log's bytes. A header of 16 bytes: magic, version (u32), CRC32C of those. Then records of 64 bytes, each closed
-//! by the CRC32C of its first 60; all integers little endian:
+//! by the CRC32C of its first 60. All integers are little endian:
 //!
 //! | bytes | what |
 //! | --- | --- |
 //! | 0 | kind: 1 assign, 2 forget, 3 lent, 4 returned, 5 high water |
-//! | 1 | flags: 1 shared, 2 has a birth time, 4 has a guard, 8 a fill level moved it (logs of before have none of these, and who does not know it passes it over) |
+//! | 1 | flags: 1 shared, 2 has a birth time, 4 has a guard, 8 a fill level moved it |
 //! | 2-3 | zero |
 //! | 4-7 | hops |
 //! | 8-15, 16-23 | foreign device, inode number on the branch |
@@ -12,6 +12,8 @@
 //! | 32-39, 48-51 | birth time as users see it: seconds, nanoseconds |
 //! | 40-47, 52-55 | guard: birth time of the file on the branch |
 //! | 56-59 | sum of the change time that the file had when a fill level had moved it; else zero |
+//!
+//! Older logs never have the flag 8, and older readers ignore it.
 
 use umbrella_units::Timestamp;
 
@@ -54,7 +56,7 @@ pub enum Record {
         dev: u64,
         /// Inode number on the branch.
         ino: u64,
-        /// What is known of it.
+        /// Its entry.
         entry: InodeEntry,
     },
     /// The file has the number of its place again, or is gone.

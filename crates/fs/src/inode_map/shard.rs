@@ -1,6 +1,6 @@
 //! What the map knows of one branch.
 //!
-//! Who lets a log go (its branch went away) never waits for who writes it: a write may hang with the branch.
+//! Letting a log go (its branch went away) never waits for a thread that writes it: a write may hang with the branch.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ pub(super) struct Shard {
     pub(super) state: RankedRwLock<rank::InodeEntries, ShardEntries>,
     /// Counter of the next made-up number.
     next_fresh: AtomicU64,
-    /// Held by who writes the log, as long as that takes. Locked before `log` and `state`.
+    /// Held while the log is written. Locked before `log` and `state`.
     writer: RankedMutex<rank::InodeLogWriter, ()>,
     /// Held for a moment. Locked before `state`, never after it.
     log: RankedMutex<rank::InodeLog, Log>,
@@ -41,7 +41,7 @@ enum Log {
     #[default]
     Gone,
     Kept(LogFile),
-    /// With who writes it.
+    /// With the thread that writes it.
     Lent,
 }
 

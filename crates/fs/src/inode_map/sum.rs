@@ -5,7 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::number::{self, Range};
 use super::record::{InodeEntry, Record};
 
-/// The end of a log: what is true of a branch now.
+/// The state of a branch after all records of its log.
 #[derive(Debug, Default)]
 pub(super) struct LogSummary {
     slot: u16,

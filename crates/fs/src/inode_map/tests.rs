@@ -27,7 +27,7 @@ struct Disks(TempDir);
 
 impl Disks {
     fn new() -> Disks {
-        // In memory where there is such a place: thousands of logs are synced here.
+        // In memory where possible: thousands of logs are synced here.
         let memory = Path::new("/dev/shm");
         Disks(tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap())
     }
@@ -229,7 +229,7 @@ fn of_two_files_with_one_number_the_one_with_more_moves_keeps_it() {
         let before = std::fs::read(disks.log(2)).unwrap();
         map.moved(key(2, 40), key(3, 50), None);
         drop(map);
-        // The crash lost what branch 2 was told last.
+        // The crash lost the last record of branch 2.
         std::fs::write(disks.log(2), before).unwrap();
         let map = disks.map(&order);
         assert_eq!(map.ino(key(3, 50)), number, "{order:?}");

@@ -1,7 +1,10 @@
 //! Changes of attributes, and extended attributes. A directory's are changed on all its copies.
 //!
-//! System calls on a file: a change of attributes 4; an extended attribute read or set 3 (open, look, do it), and 1 to
-//! read it of a file that is open.
+//! System calls on a file:
+//!
+//! - a change of attributes: 4
+//! - an extended attribute read or set: 3 (open, look, do it)
+//! - an extended attribute read from a file that is open: 1
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -101,8 +104,8 @@ impl AttributeChange {
     }
 }
 
-/// Bytes of an extended attribute of a file in the staging area at most, and of all their names: every file system
-/// keeps so much.
+/// Most bytes of an extended attribute of a file in the staging area, and of all their names: every file system keeps
+/// this much.
 const STAGED_VALUE: usize = 256;
 const STAGED_NAMES: usize = 32;
 
@@ -125,11 +128,13 @@ impl Io {
             _ => None,
         };
         let _names = self.tree.rename_lock.read();
-        match node.file() {
-            None => self.change_dir_attributes(&node, change)?,
-            Some(file) => self.change_file(&node, file, change)?,
-        }
-        let attr = self.tree.attr_of(&node)?;
+        let changed = match node.file() {
+            None => self.change_dir_attributes(&node, change),
+            Some(file) => self.change_file(&node, file, change),
+        };
+        // A part of it may be done, and the kernel takes no attributes from an error.
+        let attr = changed.and_then(|()| self.tree.attr_of(&node));
+        let attr = attr.inspect_err(|_| self.context.forget_attributes(node.id))?;
         if is_due(&node) {
             self.migrate.evaluate_meta(&node, &attr.meta);
         }
@@ -138,7 +143,9 @@ impl Io {
 
     fn change_dir_attributes(&self, node: &Arc<Node>, change: &AttributeChange) -> OpResult<()> {
         let apply = || match change.of_rights() {
-            Some(of_rights) => self.tree.change_dir(node, Some(&of_rights), |copy| change.apply(copy)),
+            Some(of_rights) => {
+                self.tree.change_dir(node, Some(&of_rights), KernelCache::REPLIED, |copy| change.apply(copy))
+            }
             None => self.tree.touch_dir(node, |copy| change.apply(copy)),
         };
         let (Some(dir), Some(times)) = (node.dir(), change.times()) else { return apply() };
@@ -157,12 +164,13 @@ impl Io {
             let mut state = file.state.write();
             state.disturb();
             let target = self.tree.reach(&state)?;
+            // Before the contents change: if this fails, the program is as it was.
+            if change.drop_set_id {
+                self.tree.drop_set_id(node, &target)?;
+            }
             if let Some(size) = change.size {
                 self.truncate(&state, &target, size)?;
                 self.after_write(node, &target, Effect::Resized { size });
-            }
-            if change.drop_set_id {
-                self.tree.drop_set_id(node, &target)?;
             }
             match change.nothing_by {
                 Some(asker) => self.change_nothing(node, &state, &target, asker)?,
@@ -173,9 +181,10 @@ impl Io {
         Ok(())
     }
 
-    /// Linux asks for nothing in two cases: somebody is about to write to a file that may not keep its set-id bits; or
-    /// chown(2) names neither an owner nor a group. That takes the bits as well, but only the owner and root may do it.
-    /// Only the first of the caller's groups is known; whoever may be of another group counts as not of the file's.
+    /// Linux sends an empty change in two cases. Somebody is about to write to a file that may not keep its set-id
+    /// bits; or chown(2) names neither an owner nor a group. The second takes the bits as well, but only the owner and
+    /// root may do it. Only the first of the caller's groups is known, so a caller who may be of another group counts
+    /// as outside the file's group.
     fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, asker: Asker) -> OpResult<()> {
         let is_written = state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer);
         if is_written && asker.may_write(node.ino.0) {
@@ -196,10 +205,10 @@ impl Io {
     fn truncate(&self, state: &FileState, target: &FileAt, size: u64) -> OpResult<()> {
         let writer = state.handles.iter().filter_map(Weak::upgrade).find(|handle| handle.writer);
         match writer {
-            Some(handle) => handle.current().truncate(size)?,
+            Some(handle) => handle.current().truncate(size, KernelCache::REPLIED)?,
             // Never waits: what a user put in the file's place on the branch may be a pipe.
             None if target.stat()?.kind != FileKind::File => return Err(OpError::Stale),
-            None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size)?,
+            None => target.reopen(OFlags::WRONLY | OFlags::NONBLOCK)?.truncate(size, KernelCache::REPLIED)?,
         }
         Ok(())
     }
@@ -216,18 +225,18 @@ impl Io {
         &self,
         node: NodeId,
         of_rights: Option<&RightsChange>,
-        call: impl Fn(&FileAt) -> OpResult<()>,
+        call: impl Fn(&FileAt, KernelCache) -> OpResult<()>,
     ) -> OpResult<()> {
         let _names = self.tree.rename_lock.read();
         let node = self.tree.node(node)?;
-        match node.file() {
+        self.tree.change_without_reply(&node, |cache| match node.file() {
             Some(file) => {
                 let mut state = file.state.write();
                 state.disturb();
-                call(&self.tree.reach(&state)?)
+                call(&self.tree.reach(&state)?, cache)
             }
-            None => self.tree.change_dir(&node, of_rights, call),
-        }
+            None => self.tree.change_dir(&node, of_rights, cache, |copy| call(copy, cache)),
+        })
     }
 
     /// Value of an extended attribute.
@@ -268,9 +277,9 @@ impl Io {
 
     /// Takes set-group-id away.
     pub(crate) fn drop_set_gid(&self, node: NodeId) -> OpResult<()> {
-        self.change_node(node, Some(&RightsChange::DropSetGid), |file| {
+        self.change_node(node, Some(&RightsChange::DropSetGid), |file, cache| {
             let meta = file.stat()?;
-            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000, KernelCache::REPLIED) }
+            if meta.perm & 0o2000 == 0 { Ok(()) } else { file.chmod(meta.perm & !0o2000, cache) }
         })
     }
 
@@ -281,9 +290,7 @@ impl Io {
         }
         let of_rights = acl_change(name, Some(value));
         let set = || {
-            self.change_node(node, of_rights.as_ref(), |file| {
-                file.set_xattr(name, value, flags, KernelCache::REPLIED)
-            })?;
+            self.change_node(node, of_rights.as_ref(), |file, cache| file.set_xattr(name, value, flags, cache))?;
             self.evaluate_xattr(node, name);
             Ok(())
         };
@@ -311,7 +318,7 @@ impl Io {
         if is_reserved_xattr(name) {
             return Err(OpError::Sys(Errno::NODATA));
         }
-        self.change_node(node, acl_change(name, None).as_ref(), |file| file.remove_xattr(name, KernelCache::REPLIED))?;
+        self.change_node(node, acl_change(name, None).as_ref(), |file, cache| file.remove_xattr(name, cache))?;
         self.evaluate_xattr(node, name);
         Ok(())
     }

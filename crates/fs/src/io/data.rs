@@ -44,9 +44,10 @@ pub(crate) enum Effect {
 }
 
 impl Io {
-    /// Contents of a file were changed: whoever has to know of it is told here, and nowhere else.
+    /// After a change of a file's contents: informs everything that has to know of it, here and nowhere else.
     pub(crate) fn after_write(&self, node: &Node, file: &FileAt, effect: Effect) {
         let branch = file.branch.id;
+        self.branches.levels.note();
         match effect {
             Effect::Wrote { offset, length } => {
                 self.write_back.note_written(file, offset, length);
@@ -134,8 +135,8 @@ impl Io {
         Ok(done)
     }
 
-    /// Tries again on another branch as long as the present one is full, and where there is none when removed files
-    /// have been closed.
+    /// Tries again on another branch as long as the present one is full. Where there is no other branch, it tries again
+    /// when removed files have been closed.
     fn moving<T>(&self, handle: HandleId, need: u64, call: impl Fn() -> OpResult<T>) -> OpResult<T> {
         let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
         let mut patience = Patience::default();
@@ -191,15 +192,14 @@ impl Io {
                 self.tree.drop_set_id(&handle.node, &file)?;
             }
             let before = file.stat()?.size;
-            if let Err(error) = file.fallocate(mode, offset, length) {
-                // ext4 leaves the file as long as there was room.
-                return match handle.data {
-                    DataPath::Passthrough => self.tree.change_unasked(handle.node.id, |_| Err(error)),
-                    // The kernel appends where it believes the end to be.
-                    DataPath::Mediated if file.stat()?.size > before => file.truncate(before).and(Err(error)),
-                    DataPath::Mediated => Err(error),
-                };
-            }
+            self.tree.change_without_reply(&handle.node, |cache| {
+                file.fallocate(mode, offset, length, cache).or_else(|error| match handle.data {
+                    // ext4 leaves the file as long as there was room, and the kernel appends where it believes the end
+                    // to be.
+                    DataPath::Mediated if file.stat()?.size > before => file.truncate(before, cache).and(Err(error)),
+                    DataPath::Mediated | DataPath::Passthrough => Err(error),
+                })
+            })?;
             let size = file.stat()?.size;
             self.after_write_by(&handle, &file, Effect::Allocated { mode, offset, length, size });
             Ok(())
@@ -301,7 +301,7 @@ impl Io {
         writable.try_for_each(|copy| copy.fsync(data_only))
     }
 
-    /// Makes everything durable.
+    /// Makes everything on the branches that are there durable.
     pub(crate) fn sync_all(&self) -> OpResult<()> {
         let left = self.staging.destage_all_for_sync();
         self.write_back.sync_branches()?;
@@ -319,7 +319,7 @@ impl Io {
                 continue;
             }
             seen.push(online.dev);
-            // Who asks wants to see what was just written.
+            // The caller wants to see what was just written.
             branch.invalidate_space();
             let space = branch.space();
             sum.total = sum.total.saturating_add(space.total.0);

@@ -15,6 +15,7 @@ use umbrella_policy::placement::spec::FileKind;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::FileAt;
 use crate::ground::inode_flags;
+use crate::ground::kernel_cache::KernelCache;
 use crate::io::Io;
 use crate::node::{Node, NodeId};
 
@@ -74,10 +75,8 @@ impl Io {
             // Memory knows other flags, and what is pinned could not leave it.
             self.staging.destage_now(&found)?;
         }
-        let done = self.set_now(&found, set, put_back);
         // The change time is another one.
-        self.context.forget_attributes(node);
-        done
+        self.tree.change_unasked(node, |cache| self.set_now(&found, set, put_back, cache))
     }
 
     fn set_now<T: Copy + Send + 'static>(
@@ -85,6 +84,7 @@ impl Io {
         node: &Arc<Node>,
         set: impl Fn(BorrowedFd<'_>) -> rustix::io::Result<T> + Clone + Send + 'static,
         put_back: impl Fn(BorrowedFd<'_>, T) -> rustix::io::Result<()> + Clone + Send + 'static,
+        cache: KernelCache,
     ) -> OpResult<()> {
         let _names = self.tree.rename_lock.read();
         let Some(dir) = node.dir() else {
@@ -93,22 +93,22 @@ impl Io {
             state.disturb();
             // A file that may move now.
             state.needs_evaluation = true;
-            return self.tree.reach(&state)?.change_inode(set).map(|_| ());
+            return self.tree.reach(&state)?.change_inode(set, cache).map(|_| ());
         };
         self.tree.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();
         let copies = self.tree.known_copies(node, dir)?;
         let mut had = Vec::with_capacity(copies.len());
         for copy in &copies {
-            match copy.as_file().change_inode(set.clone()) {
+            match copy.as_file().change_inode(set.clone(), cache) {
                 Ok(before) => had.push((copy.as_file(), before)),
                 // What is read-only is shown, and stays as it is.
                 Err(OpError::Sys(Errno::ROFS)) if copies.len() > 1 && copy.branch.settings().read_only => {}
                 Err(error) => {
                     for (copy, before) in had {
                         let put_back = put_back.clone();
-                        // What fails here is told by the error that stands.
-                        let _told = copy.change_inode(move |file| put_back(file, before));
+                        // The error that is returned covers a failure here.
+                        let _told = copy.change_inode(move |file| put_back(file, before), cache);
                     }
                     return Err(error);
                 }
@@ -130,6 +130,7 @@ impl FileAt {
     fn change_inode<T: Send + 'static>(
         &self,
         call: impl FnOnce(BorrowedFd<'_>) -> rustix::io::Result<T> + Send + 'static,
+        _: KernelCache,
     ) -> OpResult<T> {
         self.reopen(OFlags::RDONLY | OFlags::NONBLOCK)?.change(call)
     }

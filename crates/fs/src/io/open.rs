@@ -1,11 +1,15 @@
 //! Opening and closing, and how the data of an open file travels.
 //!
-//! The kernel wants all opens of one inode to agree: while one is in passthrough all are, with the same backing file;
-//! while one is cached none is in passthrough. So the first open decides, by the room on the branch: a file on a branch
-//! below its headroom goes through the daemon, which can move it when the branch is full.
+//! The kernel wants all opens of one inode to agree: while one is in passthrough, all are, with the same backing file;
+//! while one is cached, none is in passthrough. So the first open decides, by the room on the branch. A file on a
+//! branch below its headroom goes through the daemon, which can move it when the branch is full.
 //!
-//! System calls: an open 2 (open, look), 3 where the file is registered for passthrough; a close of the last handle 1
-//! to end that, and 1 after a writer to judge the file's place. Closing the descriptor is not counted.
+//! System calls:
+//!
+//! - an open: 2 (open, look), or 3 where the file is registered for passthrough
+//! - a close of the last handle: 1 to end that, and 1 after a writer to judge the file's place
+//!
+//! Closing the descriptor is not counted.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -129,12 +133,12 @@ impl Io {
         }
         if request.truncate {
             // Only now: what was opened is the file.
-            opened.truncate(0)?;
-            self.after_write(node, &opened, Effect::Resized { size: 0 });
-            state.needs_evaluation = true;
             if request.drop_set_id {
                 self.tree.drop_set_id(node, &opened)?;
             }
+            self.tree.change_unasked(node.id, |cache| opened.truncate(0, cache))?;
+            self.after_write(node, &opened, Effect::Resized { size: 0 });
+            state.needs_evaluation = true;
         }
         if mapped && self.register_passthrough(&mut state, &opened) == DataPath::Passthrough {
             let opened =
@@ -197,6 +201,9 @@ impl Io {
             DataPath::Passthrough => state.passthrough += 1,
             DataPath::Mediated => state.cached += 1,
         }
+        if handle.writes_past_daemon() {
+            handle.current().online.unsynced.begin_writing();
+        }
         let was_cacheable = !state.shared_mapping;
         // A file that is open for writing only cannot be mapped.
         state.shared_mapping |= data == DataPath::Passthrough && request.read && request.write;
@@ -226,7 +233,7 @@ impl Io {
             && !opened.online.guarded
             // The daemon takes the bits away when such a file is written; in passthrough nobody would.
             && !meta.is_set_id()
-            // What goes past the daemon is in nobody's order.
+            // A policy cannot order writes that bypass the daemon.
             && !(request.write && self.write_back.has_flusher(branch.id))
             && (branch.space().free >= branch.headroom() || branch.settings().read_only);
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
@@ -290,6 +297,9 @@ impl Io {
             }
             state.needs_evaluation && state.writers == 0 && state.passthrough == 0 && !state.unlinked
         };
+        if handle.writes_past_daemon() {
+            handle.current().online.unsynced.end_writing();
+        }
         // Not under the lock.
         if let Some(token) = ended {
             count_call();

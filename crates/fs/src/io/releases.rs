@@ -1,7 +1,7 @@
-//! Room that is about to be free. The kernel tells of the last close of a file after `close` returned, and what the
-//! closer asks next may overtake that: a removed file still has its room when the next one is written. So nobody is
-//! refused for want of room while a file that was removed is open, or its release is under way, before a moment has
-//! passed.
+//! Room that is about to be free. The kernel reports the last close of a file after `close` has returned, and the next
+//! request of the same process may overtake that report. So a removed file may still have its room when the next file
+//! is written. While a removed file is open, or its release is under way, nobody is refused for want of room before a
+//! moment has passed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

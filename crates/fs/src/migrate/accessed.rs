@@ -1,8 +1,8 @@
-//! Rules on access times are asked when a file that was read is closed.
+//! Rules on access times are evaluated when a file that was read is closed.
 //!
-//! Reads in passthrough are seen by nobody but the branch, so the access time says whether there were any: as it was
-//! when the first handle was opened against what it is when the last is closed. Only files whose place may depend on it
-//! are looked at once more.
+//! Only the branch sees reads in passthrough, so the access time says whether there were any. It is compared between
+//! the open of the first handle and the close of the last. Only files whose place may depend on it are looked at once
+//! more.
 
 use std::sync::Arc;
 

@@ -120,7 +120,7 @@ impl Migrations {
         members.iter().map(share).collect()
     }
 
-    /// What is used of a member as `status` counts it: with what is kept for root.
+    /// A member's used space as `status` counts it: with the part that is kept for root.
     fn shown(&self, id: BranchId, used: ByteSize) -> ByteSize {
         let kept = self.branches.get(id).map_or(0, |branch| {
             let space = branch.space_now();

@@ -1,16 +1,19 @@
 //! Many small files that go from one local branch to another move together, and share their syncs
 //! ([`crate::relocate::Batch`]).
 //!
-//! Steps of a batch: 1 and 2 of a move of its own ([`crate::migrate::transfer`]) for each file; one intent, and one
-//! sync for it and all copies; steps 3 and 4 for each file, under its own locks and without a sync; the syncs of the
-//! directories, without locks.
+//! Steps of a batch:
+//!
+//! 1. Steps 1 and 2 of a move of its own ([`crate::migrate::transfer`]), for each file.
+//! 2. One intent, and one sync for it and all copies.
+//! 3. Steps 3 and 4 of a move of its own, for each file, under its own locks and without a sync.
+//! 4. The syncs of the directories, without locks.
 //!
 //! - A batch is bounded in files, bytes and time.
-//! - What falls out of it holds nobody: a file that is busy, or that changes meanwhile, stays where it is. One that
-//!   needs more than a batch can do (several names, a large file, a branch that may hang, a source that cannot be set
-//!   aside) moves by itself, afterwards.
+//! - A file that drops out of a batch does not hold up the others. A file that is busy, or that changes meanwhile,
+//!   stays where it is. Other files move by themselves afterwards: files with several names, large files, files on a
+//!   branch that may hang, and files whose source cannot be set aside.
 //! - Few files, and those of a branch with a write-back policy, are synced one by one: a sync of a whole file system
-//!   writes out what others wrote, too.
+//!   also writes out what others wrote.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -40,7 +43,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 pub(crate) const LARGE: ByteSize = ByteSize(8 << 20);
 /// Inodes that the note of a batch takes while it lasts.
 const INTENT: u64 = 1;
-/// So few files are synced one by one.
+/// Below this number, files are synced one by one.
 const FEW: usize = 4;
 
 /// The branches of a batch, as they are while it lasts.
@@ -233,7 +236,7 @@ impl Migrations {
         let recorded = match batch.record(members.iter().map(Member::in_intent).collect(), sync) {
             Ok(recorded) => recorded,
             Err(error) => {
-                tracing::debug!(%error, "a batch of moves is not recorded: its files move one by one");
+                tracing::debug!(%error, "cannot record a batch of moves: its files move one by one");
                 return members.iter().for_each(Member::give_up);
             }
         };

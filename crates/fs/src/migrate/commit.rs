@@ -17,8 +17,9 @@ use crate::relocate::{
     BranchUuid, Call, Decision, Durability, EntryAt, Move, MoveSide, MovedName, RelocateError, Removal, Reversibility,
 };
 
-/// Commits a move. Where a branch may hang, on its workers: the caller holds locks that others wait for. What is not
-/// done in time either does not happen any more, or has happened but for the end of the source.
+/// Commits a move. Where a branch may hang, the commit runs on that branch's workers, because the caller holds locks
+/// that others wait for. A step that is late either no longer happens, or has happened except for the removal of the
+/// source.
 pub(crate) fn commit_guarded(
     links: &[MovedLink],
     paths: &[Vec<u8>],

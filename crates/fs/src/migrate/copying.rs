@@ -1,9 +1,9 @@
 //! Copies from one branch to another, wherever they may hang.
 //!
 //! Between local branches a copy runs on the thread that wants it. From or to a guarded branch it runs on a thread that
-//! this branch has for copies, and who wants it waits as long as it shows signs of life: not when one of the two goes
-//! offline, not for long when it is to end, and else for [`PATIENCE`]. What is left to its thread ends at its next
-//! step, and takes its unfinished copy away itself.
+//! this branch has for copies, and the caller waits while the copy shows signs of life. The caller stops waiting when
+//! one of the two branches goes offline, soon after the copy is cancelled, and else after [`PATIENCE`] without a sign
+//! of life. A copy that is left to its thread ends at its next step, and removes its unfinished file itself.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -50,11 +50,11 @@ pub(crate) struct CopyOptions<'a> {
     pub(crate) cancel: &'a AtomicBool,
     pub(crate) pace: MoveControl<'a>,
     pub(crate) durability: Durability,
-    /// What who copies holds meanwhile; `None`: the flusher is not told of it.
+    /// What the copying thread holds meanwhile; `None`: the flusher does not learn of the copy.
     pub(crate) flusher_sees: Option<CopyLocks>,
 }
 
-/// What a copy on another thread and who waits for it know of each other.
+/// State that a copy on another thread shares with the caller that waits for it.
 #[derive(Default)]
 struct CopyControl {
     cancel: AtomicBool,
@@ -157,7 +157,7 @@ fn counted<T>(done: Result<T, RelocateError>, from: Endpoint<'_>, to: Endpoint<'
 struct CopyWatchdog {
     seen: u64,
     since: Instant,
-    /// When it was told to end.
+    /// When it was asked to end.
     ended: Option<Instant>,
 }
 

@@ -28,7 +28,7 @@ use crate::migrate::give_way::{DiskUse, TICK, WORK};
 
 /// How long a move keeps its turn while others wait for it.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How often a move that waits for its turn is asked whether it still wants it.
+/// How often a move that waits for its turn checks whether it still wants it.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
 /// One disk.

@@ -99,8 +99,8 @@ struct EnforceWalker<'a> {
 }
 
 impl Migrations {
-    /// Walks the tree. `tell` hears of each file that moves and, now and then, how far the walk is; it ends the walk by
-    /// returning false, also in the middle of a file: what was copied of it is dropped.
+    /// Walks the tree. `tell` receives each file that moves and, now and then, how far the walk is. It ends the walk by
+    /// returning false, even in the middle of a file: what was copied of that file is dropped.
     pub(crate) fn enforce(&self, walk: WalkOptions, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &WalkScope::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
@@ -431,7 +431,7 @@ impl EnforceWalker<'_> {
             event.to.clear();
         }
         let detail =
-            Some("no branch of its list has room, or they are offline or take nothing new; it stays".to_owned());
+            Some("no branch of its list can take it: each is full, offline or takes no new files; it stays".to_owned());
         self.tick(Some(MoveEvent { outcome: MoveOutcome::NoRoom, detail, ..event }));
     }
 

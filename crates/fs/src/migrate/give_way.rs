@@ -17,7 +17,7 @@ use crate::disk::devices::DiskLoad;
 pub(super) const WORK: Duration = Duration::from_millis(500);
 /// How long the disks are watched at a time.
 pub(super) const TICK: Duration = Duration::from_millis(10);
-/// A rest has so many ticks at most: three times [`WORK`].
+/// Most ticks of a rest: three times [`WORK`].
 pub(super) const MOST_TICKS: u32 = 150;
 /// Requests that waited together for less than this in a tick are no load.
 const LOAD: Duration = Duration::from_millis(2);

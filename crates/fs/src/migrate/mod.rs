@@ -1,14 +1,17 @@
-//! How files get to another branch: whose turn it is, the copy, the commit, and the walks that look for files that are
-//! in the wrong place.
+//! How files get to another branch: the order of moves, the copy, the commit, and the walks that look for files in the
+//! wrong place.
 //!
-//! - `mover`: the queue; `transfer`, `copying`, `commit`, `unnamed`: one move; `moving`: what it is about, and why it
-//!   did not happen
+//! - `mover`: the queue
+//! - `transfer`, `copying`, `commit`, `unnamed`: one move
+//! - `moving`: what a move is about, and why it did not happen
 //! - `batch`: many small files at once
-//! - `disk_turns`: one move at a time on a disk; `give_way`: none while others wait for it
+//! - `disk_turns`: one move at a time on a disk; `give_way`: no move while others wait for the disk
 //! - `overflow`: a branch is full and somebody writes
 //! - `evict`: a branch is above its fill level
-//! - `enforce`: the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when; `revisit`: what
-//!   names that changed, `accessed`: what a read has to do with, `warm`: what an open has; `drain`: a branch is emptied
+//! - `enforce`: a walk of the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when walks
+//!   run
+//! - `revisit`: files whose names changed; `accessed`: files that were read; `warm`: files that were opened
+//! - `drain`: a branch is emptied
 
 mod accessed;
 mod balance;
@@ -88,7 +91,7 @@ impl Migrations {
         })
     }
 
-    /// Whether a copy of this name was given up: what is left of it goes.
+    /// Names of the copies that were given up; recovery removes them.
     pub(crate) fn given_up(&self) -> FxHashSet<OsString> {
         self.given_up.lock().clone()
     }

@@ -1,11 +1,12 @@
-//! Getting files to the branch they belong on.
+//! Moves files to the branch they belong on.
 //!
-//! Threads take files from a queue: those that were closed (or renamed, or changed in what rules look at) on a branch
-//! where they no longer belong. Moves from or to one local branch come one after the other, and so do those to one slow
-//! branch (network, FUSE), or from it; others do not wait for them. Small files with the same way between local
-//! branches move together ([`crate::migrate::batch`]). A file that is open for writing, or whose readers go past the
-//! daemon, is left alone and judged again when it is closed. Nobody sees a move: names, inode number, contents and open
-//! handles stay.
+//! Threads take files from a queue. A file is queued when it lies on a branch where it no longer belongs, and was
+//! closed or renamed, or an attribute that rules look at was changed. Moves from or to one local branch run one after
+//! the other, and so do those from or to one slow branch (network, FUSE). Other moves do not wait for them.
+//!
+//! Small files with the same way between local branches move together ([`crate::migrate::batch`]). A file that is open
+//! for writing, or whose readers bypass the daemon, is left alone and judged again when it is closed. Moves are
+//! invisible: names, inode number, contents and open handles stay.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -143,8 +144,8 @@ impl MoveQueue {
     }
 }
 
-/// A file that is mapped is tried again after this time, doubled each time, so often; then it waits for the enforcer.
-/// The end of a mapping is told to nobody.
+/// A file that is mapped is tried again after this time, doubled each time, for a number of times. Then it waits for
+/// the enforcer. Nothing reports the end of a mapping.
 pub(super) const FIRST_RETRY: Duration = Duration::from_millis(5);
 const RETRIES: u32 = 12;
 /// A file with more names than this is not judged when it gets another.
@@ -256,8 +257,8 @@ impl Migrations {
         }
     }
 
-    /// As `evaluate_soon`, for one that was just made or linked, with what is known of it: no close may ever come. One
-    /// that has a great many names, which are all looked at, is left to the enforcer, or each new one would cost more
+    /// As `evaluate_soon`, with known attributes, for a file that was just made or linked: it may never be closed. A
+    /// file with very many names is left to the enforcer. All its names are looked at, so each new one would cost more
     /// than the one before.
     pub(crate) fn evaluate_created(&self, node: &Arc<Node>, meta: &Meta) {
         if meta.nlink <= MOST_NAMES && is_due(node) {
@@ -450,8 +451,8 @@ impl Migrations {
         Requeue::Over
     }
 
-    /// As `transfer`; a relocation of the same file that is under way gives way, and what still has the file open for a
-    /// moment (that relocation, a close that the kernel has not finished) is waited for.
+    /// As `transfer`, but a relocation of the same file that is under way gives way. The call waits for what still has
+    /// the file open for a moment: that relocation, or a close that the kernel has not finished.
     pub(crate) fn transfer_patiently(
         &self,
         node: &Arc<Node>,

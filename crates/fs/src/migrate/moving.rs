@@ -74,8 +74,8 @@ pub(crate) struct MoveControl<'a> {
     pub(crate) alive: Option<&'a dyn Fn()>,
     /// The move's turn on its disks; during it, the move yields to other users of the disks.
     pub(crate) turn: Option<&'a DiskTurn<'a>>,
-    /// How long the locks of directories are waited for, which somebody may hold who waits for a branch that hangs;
-    /// `None`: as long as it takes.
+    /// How long to wait for the locks of directories, whose holder may wait for a branch that hangs; `None`: as long as
+    /// it takes.
     pub(crate) patience: Option<Duration>,
 }
 
@@ -246,7 +246,7 @@ impl std::fmt::Display for NotMoved {
             NotMoved::Busy(why) => f.write_str(why),
             NotMoved::Stopped => f.write_str("the pool is being unmounted, or the walk was stopped"),
             NotMoved::Mapped => f.write_str("it is mapped into memory, or open on the branch itself"),
-            NotMoved::Outdated => f.write_str("it changed, and belongs elsewhere by now"),
+            NotMoved::Outdated => f.write_str("it changed, and now belongs elsewhere"),
             NotMoved::NoRoom => f.write_str("the branch has no room"),
             NotMoved::Failed(error) => error.fmt(f),
             NotMoved::Op(error) => error.fmt(f),

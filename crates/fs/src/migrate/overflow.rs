@@ -1,5 +1,4 @@
-//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with everybody who has
-//! it open.
+//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with all open handles.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -106,7 +105,7 @@ impl Migrations {
                     std::thread::sleep(FIRST_RETRY);
                 }
                 Err(why) => {
-                    tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "next branch");
+                    tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "cannot move the file there; trying the next branch");
                     want = want.or(why.want());
                     full.push(target);
                 }

@@ -1,11 +1,12 @@
-//! Files whose rule may be another one since names changed, and which no close tells of: what is below a directory that
-//! got another name, and files of several names.
+//! Files whose rule may be another one since names changed, although no close reports it: those below a directory that
+//! got another name, and files with several names.
 //!
 //! One thread looks at them, by walks of the enforcer ([`crate::migrate::enforce`]), one after the other:
 //!
-//! - The files below a renamed directory. What waits is the directory, however much is below it.
-//! - Files with names that nobody has looked up since the mount: the whole tree is walked for these names, at most a
-//!   tenth of the time, and for many files at once. Where no walk can find them all, no other is made for the file.
+//! - The files below a renamed directory. Only the directory waits, however much is below it.
+//! - Files with names that nobody has looked up since the mount. A walk of the whole tree searches for the names of
+//!   many files at once. Such walks take at most a tenth of the time. Where no walk can find all names of a file, no
+//!   other walk is made for it.
 //!
 //! Nothing is walked where no rule looks at names. After a crash, or an unmount that leaves something, the enforcer
 //! finds what waited.
@@ -27,13 +28,13 @@ use crate::migrate::warm::Warmed;
 use crate::migrate::{Migrations, WalkOptions};
 use crate::node::{Backing, Node};
 
-/// What else changes in this time is searched for by the same walk.
+/// Changes within this time are searched for by the same walk.
 const GATHER: Duration = Duration::from_secs(1);
-/// After a search none is made for so many times as long as it took.
+/// The pause after a search, as a multiple of the search's duration.
 const REST: u32 = 9;
 /// Directories that wait at most: with more, everything is walked.
 const MOST_DIRS: usize = 1024;
-/// Files that wait at most, and so many that no walk can help. Others are left to the enforcer.
+/// Most files that wait, and most files that are remembered because no walk can help. Others are left to the enforcer.
 const MOST_FILES: usize = 1 << 16;
 /// Files whose neighbours wait; those of more do not come along.
 const MOST_WARMED: usize = 1024;
@@ -246,7 +247,7 @@ impl Migrations {
             self.moves_left.store(true, Ordering::Relaxed);
         }
         if summary.files_moved > 0 || summary.files_failed > 0 {
-            tracing::info!(?summary, "files have followed names that changed");
+            tracing::info!(?summary, "moved files whose new names belong on other branches");
         }
         match part {
             WalkScope::Whole => {}

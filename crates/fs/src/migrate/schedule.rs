@@ -73,7 +73,7 @@ impl Migrations {
             return;
         }
         if let Err(error) = self.context.state.end_use() {
-            tracing::warn!(%error, "the next mount will look for moves that are left");
+            tracing::warn!(%error, "cannot record a clean end: the next mount looks for files that wait for their move");
         }
     }
 
@@ -87,7 +87,7 @@ impl Migrations {
         // What is left from now on counts anew.
         self.moves_left.store(false, Ordering::Relaxed);
         let summary = self.enforce(walk, &mut |_| true);
-        tracing::info!(?summary, "the enforcer ends its walk");
+        tracing::info!(?summary, "the enforcer has finished its walk");
         if summary.stopped {
             self.moves_left.store(true, Ordering::Relaxed);
         }
@@ -102,7 +102,7 @@ impl Migrations {
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.
         let summary = self.enforce(walk, &mut |_| self.hours_are_open().unwrap_or(true));
-        tracing::info!(?summary, "the enforcer ends its walk");
+        tracing::info!(?summary, "the enforcer has finished its walk");
     }
 }
 
@@ -132,7 +132,7 @@ pub(super) fn next_change(hours: &Schedule) -> i64 {
     changes.flatten().filter(|change| *change > now).min().unwrap_or(now + DAY)
 }
 
-/// The second in which a minute of the day begins, so many days after today. Days are not equally long.
+/// The second in which a minute of the day begins, `days` days after today. Days are not equally long.
 fn at_minute(now: i64, minute: u16, days: i32) -> Option<i64> {
     let mut local = local_time(now)?;
     local.tm_mday += days;

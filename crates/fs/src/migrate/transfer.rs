@@ -1,17 +1,19 @@
-//! One move of one file to another branch, from the first look to the last fsync. Nobody sees it: names, inode number,
+//! One move of one file to another branch, from the first look to the last fsync. It is invisible: names, inode number,
 //! contents and open handles stay.
 //!
-//! Steps of one move (`transfer`); the durable ones are in `relocate`. A move that nobody waits for has a turn on its
-//! disks ([`crate::migrate::disk_turns`]) and may rest in step 2 only:
-//! 1. under the file's lock: nobody writes or copies it, nor maps it where it moves by itself; leave a flag that a
-//!    writer sets;
-//! 2. without locks: copy to a hidden name on the target, fsync; then make the directories there (a branch that hangs
-//!    mostly does so at the copy, while nobody waits for a lock);
-//! 3. under the locks of its directories and of the file: the flag is not set, the source is what was copied, nothing
-//!    written to it has failed, and the rules still send it there (it may have changed before step 1); open the copy
-//!    once for each reader; record the intent, rename into place, unlink the source, sync both directories;
-//! 4. the node now stands for the new inode; readers are handed over.
+//! Steps of one move (`transfer`); the durable ones are in `relocate`:
 //!
+//! 1. Under the file's lock: check that no process writes or copies the file, nor maps it where it moves by itself.
+//!    Leave a flag that a writer sets.
+//! 2. Without locks: copy to a hidden name on the target, fsync; then make the directories there. A branch that hangs
+//!    mostly does so at the copy, while no one waits for a lock.
+//! 3. Under the locks of the file and its directories: check that the flag is not set, the source is what was copied,
+//!    and no write to it has failed. Check that the rules still send it there, as it may have changed before step 1.
+//!    Open the copy once for each reader. Record the intent, rename into place, unlink the source, sync both
+//!    directories.
+//! 4. The node now stands for the new inode; readers are handed over.
+//!
+//! A move that no one waits for has a turn on its disks ([`crate::migrate::disk_turns`]) and may rest in step 2 only.
 //! In a batch ([`crate::migrate::batch`]) many files take each step together, and step 3 syncs nothing.
 
 use std::ffi::{OsStr, OsString};
@@ -53,7 +55,7 @@ pub(crate) struct Migration<'a> {
     pub(crate) online: Arc<Online>,
     pub(crate) cause: MoveReason,
     pub(crate) pace: MoveControl<'a>,
-    /// Set by whoever changes the file meanwhile.
+    /// Set by a change of the file meanwhile.
     pub(crate) cancel: Arc<AtomicBool>,
     /// Of the copy, and of the directories that are made for it.
     pub(crate) durability: Durability,
@@ -72,8 +74,8 @@ impl Migration<'_> {
 }
 
 impl Migrations {
-    /// Moves a file to another branch; bytes copied. The caller does not hold the rename lock: it is taken, shared,
-    /// only while names are resolved and while the move is committed, so that a long copy holds nobody up.
+    /// Moves a file to another branch and returns the bytes copied. The caller does not hold the rename lock. It is
+    /// taken, shared, only while names are resolved and while the move is committed, so a long copy holds nobody up.
     pub(crate) fn transfer(
         &self,
         node: &Arc<Node>,
@@ -156,13 +158,14 @@ impl Migrations {
         let Some(file) = node.file() else { return Ok(()) };
         let mut state = file.state.write();
         may_move(&mut state, cause)?;
-        // Who copies it already has it open, too.
+        // A thread that copies it already has it open, too.
         let may_be_mapped = state.copying.is_none() && self.may_be_mapped(&state);
         if may_be_mapped { self.not_mapped(&mut state) } else { Ok(()) }
     }
 
-    /// Whether somebody could have the file open whom the node does not know: a mapping that outlived its descriptor,
-    /// of this mount or of one before it that was killed; or a creation that has made the file and not yet its node.
+    /// Whether the file could be in use in a way that the node does not know. That is a mapping that outlived its
+    /// descriptor, of this mount or of a killed one before it. Or it is a creation that has made the file and not yet
+    /// its node.
     fn may_be_mapped(&self, state: &FileState) -> bool {
         state.was_passthrough || state.handles.is_empty()
     }
@@ -251,7 +254,9 @@ impl Migrations {
         let Migration { node, target, cause, pace, .. } = migration;
         let Some(first) = links.first() else { return };
         self.placement.note_used(target.id);
+        self.branches.levels.note();
         if *cause == MoveReason::Staged {
+            first.to.online.unsynced.note();
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
             for link in links {
@@ -321,7 +326,8 @@ impl Migrations {
         let Migration { cause, cancel, pace, durability, .. } = migration;
         let (dir, name, temp_name) = (Arc::clone(&from.fd), name.to_owned(), temp_name.to_owned());
         let from = Endpoint { branch: &from.branch, online: &from.online };
-        // A file that leaves staging is told of when it has its name, and waited for by who let it leave.
+        // For a file that leaves staging the flusher is informed once the file has its name, and the caller that let it
+        // leave waits for it.
         let flusher_sees = (*cause != MoveReason::Staged).then(|| cause.holds());
         let copying =
             CopyOptions { from, to: migration.to(), cancel, pace: *pace, durability: *durability, flusher_sees };
@@ -337,7 +343,8 @@ impl Migrations {
         Ok(copied)
     }
 
-    /// Whether the rules still send a file to its new branch, on which copies take so much already. The file is locked.
+    /// Whether the rules still send a file to its new branch, of which copies have taken this much already. The file is
+    /// locked.
     fn still_belongs(
         &self,
         first: &MovedLink,
@@ -405,12 +412,12 @@ impl Migrations {
         let same_path = in_batch.is_none_or(|in_batch| paths.first().is_some_and(|path| path == in_batch.path));
         if cancel.load(Ordering::Relaxed) || state.backing != backing || !(same_names && same_path) {
             self.context.count(Metric::CopiesCancelled);
-            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+            return Err(NotMoved::Busy("it changed while it was copied"));
         }
         may_move(&mut state, cause)?;
         // Since it was chosen; nothing new comes to a branch that is about to be removed.
         if target.draining() {
-            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+            return Err(NotMoved::Busy("its new branch is being drained"));
         }
         if self.may_be_mapped(&state) {
             self.not_mapped(&mut state)?;
@@ -450,11 +457,11 @@ impl Migrations {
         drop(kept);
         match done {
             Ok(Removal::Done) => {}
-            // When it is back, recovery removes what is left of the source.
-            // One that does not hang is just doing it.
+            // When the branch is back, recovery removes the rest of the source. A branch that does not hang is just
+            // doing it.
             Ok(Removal::Unsure { .. }) if !first.from.online.guarded => {}
             Ok(Removal::Unsure { errno }) => {
-                first.from.branch.take_offline(format!("it does not say whether a file that moved is gone ({errno})"));
+                first.from.branch.take_offline(format!("it did not confirm the removal of a moved file ({errno})"));
             }
             Err(error) => {
                 self.tree.nodes.remove_backing(new, node);
@@ -464,7 +471,7 @@ impl Migrations {
                 }
                 if !error.is_settled() {
                     // Whether the copy has its name is for recovery to say: until then its branch is not looked at.
-                    target.take_offline(format!("a move to it {error}"));
+                    target.take_offline(format!("a move to it: {error}"));
                 }
                 return Err(error.into());
             }

@@ -1,9 +1,10 @@
 //! Files that are open and have no name: unlinked ones, and those made without (`O_TMPFILE`).
 //!
-//! When such a file goes to another branch, its copy has no name either; all who have it open go on with the copy. A
-//! crash loses nothing that anybody could find. What may still be given a name is copied into a file that may
-//! (`O_TMPFILE` on the target), and its inode number goes with it as that of a file with a name does; it is forgotten
-//! at the last close if no name was given.
+//! When such a file goes to another branch, its copy has no name either; all open handles go on with the copy. A crash
+//! loses nothing that anybody could find.
+//!
+//! A file that may still be given a name is copied into one that may too (`O_TMPFILE` on the target). Its inode number
+//! goes with it, as with a named file. If it was not given a name, the last close forgets the number.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -40,15 +41,18 @@ struct UnnamedMigration<'a> {
     here: &'a FileAt,
     backing: Backing,
     to: Endpoint<'a>,
-    /// Set by whoever changes the file meanwhile.
+    /// Set by a change of the file meanwhile.
     cancel: &'a AtomicBool,
 }
 
 impl Migrations {
     /// Moves a file that has no name (any more) but is open. The caller holds the file's `io` lock exclusively. Steps
-    /// as those of a file with a name: 1. under the file's lock: nobody copies it; leave a flag that a change sets; 2.
-    /// without locks: copy; 3. under the file's lock: the flag is not set, the source is what was copied, and nothing
-    /// written to it has failed; open the copy once for each handle, and hand it over.
+    /// as those of a file with a name:
+    ///
+    /// 1. Under the file's lock: check that it is not being copied; leave a flag that a change sets.
+    /// 2. Without locks: copy.
+    /// 3. Under the file's lock: check that the flag is not set, that the source is what was copied, and that no write
+    ///    to it has failed. Open the copy once for each handle, and hand it over.
     pub(crate) fn transfer_unnamed(
         &self,
         node: &Arc<Node>,
@@ -94,15 +98,15 @@ impl Migrations {
         let mut state = file.state.write();
         if cancel.load(Ordering::Relaxed) || state.backing != backing {
             self.context.count(Metric::CopiesCancelled);
-            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+            return Err(NotMoved::Busy("it changed while it was copied"));
         }
         may_move(&state)?;
         if to.branch.draining() {
-            return Err(NotMoved::Busy("its new branch takes nothing new any more"));
+            return Err(NotMoved::Busy("its new branch is being drained"));
         }
         let (fd, print) = (Arc::clone(&here.fd), copied.source);
         if here.branch.io(move |_| Fingerprint::of_fd(fd.as_fd())).map_err(OpError::Sys)? != print {
-            return Err(NotMoved::Busy("somebody changed it while it was copied"));
+            return Err(NotMoved::Busy("it changed while it was copied"));
         }
         let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
         handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
@@ -170,8 +174,8 @@ impl Migrations {
         Ok((copied, FinishedCopy::Hidden(name)))
     }
 
-    /// The last handle of a file that was to be given a name is closed, and it has none: its inode number is forgotten
-    /// while its inode cannot be another file's yet.
+    /// Forgets the inode number of a file that was to be given a name and has none, when its last handle is closed. Its
+    /// inode cannot be another file's yet.
     pub(crate) fn forget_unnamed(&self, state: &FileState, last: &Handle) {
         if state.unlinked && state.may_be_linked && state.handles.is_empty() {
             self.tree.inodes.forget(key_of(&last.current().online, state.backing));

@@ -1,10 +1,10 @@
 //! Files that heat up move where a rule wants warm files.
 //!
-//! - When a warm file is closed for the last time, at most once a minute, its rule is asked. Where a rule wants warm
-//!   files, the next files of its directory get as warm as that rule asks, and one open more: they will be opened soon,
-//!   and come along.
-//! - What has to move waits for the mover as any file does. `max_move` is looked at when it is its turn; what it holds
-//!   back is found by a later close, or by the enforcer, which moves the warmest first.
+//! - When a warm file is closed for the last time, its rule is evaluated, at most once a minute. Where a rule wants
+//!   warm files, the next files of the directory become as warm as that rule asks, plus one open. They will be opened
+//!   soon, so they come along.
+//! - Files that have to move wait for the mover as any file does. `max_move` is checked when it is their turn. A later
+//!   close finds those that it holds back, or the enforcer, which moves the warmest first.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

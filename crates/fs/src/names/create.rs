@@ -1,18 +1,22 @@
 //! New names: files, directories, links, device nodes, and files without a name.
 //!
 //! 1. The name is looked for on every branch that has the directory.
-//! 2. The rules choose a branch by what is known of a new file.
+//! 2. The rules choose a branch by the known facts of the new file.
 //! 3. The directory's copy is made there if it is not there yet ([`crate::tree::dirs`]).
-//! 4. The name is made, exclusively; where the branch is full, read-only or gone, the next one of the list is asked
-//!    from step 2.
-//! 5. Its owner is set; it was root's until then, with the mode that was asked for.
+//! 4. The name is made, exclusively. Where the branch is full, read-only or gone, step 2 goes on to the next branch of
+//!    the list.
+//! 5. Its owner is set. Until then root owned it, with the mode that was asked for.
 //! 6. It becomes a node.
 //!
-//! Nothing is synced: as on any file system a new name is on the disk when the file or its directory is. A crash after
-//! step 3 leaves an empty copy of a directory, after step 4 a file of root's.
+//! Nothing is synced: as on any file system, a new name is on the disk once the file or its directory is synced. A
+//! crash after step 3 leaves an empty copy of a directory; after step 4, a file that root owns.
 //!
-//! System calls on a branch that has the directory: a file 2 for root (make, look) and 4 for others (look at the
-//! directory, set the owner), a directory 2 and 5, a node, symbolic link or file without a name 2, a hard link 3.
+//! System calls on a branch that has the directory:
+//!
+//! - a file: 2 for root (make, look), 4 for others (look at the directory, set the owner)
+//! - a directory: 2 for root, 5 for others
+//! - a node, symbolic link or file without a name: 2
+//! - a hard link: 3
 
 use std::ffi::OsStr;
 use std::sync::Arc;
@@ -319,7 +323,7 @@ impl Names {
                     full.push(branch);
                     first_refusal.get_or_insert(if error.is_full() { OpError::NoRoom } else { error });
                 }
-                // The branch cannot hold such a thing (a device node on a FUSE branch, a link on FAT).
+                // The branch cannot hold a file of this kind (a device node on a FUSE branch, a link on FAT).
                 Err(error @ OpError::Sys(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS))
                     if new.kind != FileKind::File =>
                 {

@@ -56,7 +56,7 @@ impl Names {
         Ok(())
     }
 
-    /// The branches that have either name, each with both directories: what is missing of them is made.
+    /// The branches that have either name, each with both directories; missing directories are made.
     fn exchange_sites(
         &self,
         one: &RenameSide<'_>,

@@ -1,6 +1,6 @@
-//! Renames. A rename within one branch is one system call; one that concerns several branches is recorded first, so
-//! that a crash halfway is finished or undone at the next mount (see `relocate`). Exchanges in which a directory takes
-//! part: `exchange`.
+//! Renames. A rename within one branch is one system call. A rename over several branches is recorded first, so that
+//! the next mount finishes or undoes it after a crash halfway (see `relocate`). `exchange` handles exchanges in which a
+//! directory takes part.
 //!
 //! System calls on one branch: 2 (look, rename); 4 where a file is replaced, which is looked at too.
 
@@ -103,7 +103,7 @@ impl Names {
                 }
                 Renamed::SyncFirst(node) => {
                     drop(locked);
-                    // What fails here is told by the rename itself.
+                    // The rename itself reports a failure here.
                     let _told_later = self.sync_contents(&node);
                     self.tree.nodes.release(&node, 1);
                     synced = true;
@@ -130,8 +130,8 @@ impl Names {
         self.rename_dir(&from, &to, replace)
     }
 
-    /// Waits until nobody resolves names, and keeps others from it. Who waits for this lock holds up whoever comes
-    /// later, and who has it may wait for a disk that does not answer: so all others have their turns meanwhile.
+    /// Waits until nobody resolves names, and keeps others from it. A thread that waits for this lock holds up all that
+    /// come later, and a holder may wait for a disk that does not answer. So all others have their turns meanwhile.
     fn lock_names(&self) -> WriteGuard<'_, ()> {
         loop {
             if let Some(names) = self.tree.rename_lock.try_write_for(TURN) {
@@ -418,8 +418,10 @@ impl Names {
         }
         rename_known(&mut state, from, to);
         state.needs_evaluation = true;
+        self.tree.forget_late_replies(node);
         if let (Some(state), Some((other, _))) = (other_state.as_mut(), target) {
             if replace == Replace::Exchange {
+                self.tree.forget_late_replies(other);
                 rename_known(state, to, from);
                 state.needs_evaluation = true;
             } else {
@@ -460,9 +462,11 @@ impl Names {
             (Some(other), _) if other.id == node.id => Ok(()),
             _ => self.replace_dir(from, to, &node, other.as_ref()),
         };
-        self.tree.nodes.release(&node, 1);
-        if let Some(other) = &other {
-            self.tree.nodes.release(other, 1);
+        for changed in [&node, &from.parent, &to.parent].into_iter().chain(&other) {
+            self.tree.forget_late_replies(changed);
+        }
+        for node in std::iter::once(&node).chain(&other) {
+            self.tree.nodes.release(node, 1);
         }
         done
     }

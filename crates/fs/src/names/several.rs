@@ -144,12 +144,12 @@ pub(crate) fn supersede(
         Ok(Removal::Done) => {}
         // When it is back, recovery removes what is left there.
         Ok(Removal::Unsure { errno }) => {
-            let reason = format!("it does not say whether a file that was replaced is gone ({errno})");
+            let reason = format!("it did not confirm the removal of a replaced file ({errno})");
             target_dir.branch.take_offline(reason);
         }
         Err(error) => {
             if !error.is_settled() {
-                dir.branch.take_offline(format!("a rename on it {error}"));
+                dir.branch.take_offline(format!("a rename on it: {error}"));
             }
             return Err(OpError::Sys(error.errno()));
         }
@@ -162,7 +162,7 @@ fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, RelocateErr
         Ok(unsure) => {
             for dir in branches.iter().filter(|dir| unsure.contains(&BranchUuid(dir.online.uuid))) {
                 // When it is back, recovery finishes it there.
-                dir.branch.take_offline("it does not say whether names have changed on it".to_owned());
+                dir.branch.take_offline("it did not confirm a rename".to_owned());
             }
             Ok(())
         }
@@ -174,7 +174,7 @@ fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, RelocateErr
                 }
             } else if !error.is_settled() {
                 for dir in branches.iter().filter(|dir| dir.online.guarded) {
-                    dir.branch.take_offline(format!("a change of names {error}"));
+                    dir.branch.take_offline(format!("a rename: {error}"));
                 }
             }
             Err(OpError::Sys(error.errno()))
@@ -186,7 +186,7 @@ fn spot(dir: &DirAt, end: &RenameSide<'_>) -> OwnedEntry {
     OwnedEntry { dir: Arc::clone(&dir.fd) as Directory, name: end.name.to_owned() }
 }
 
-/// Those that may hang last: what is left of a change, when one does, is on that alone.
+/// Branches that may hang come last: if one hangs, the rest of the change concerns only that branch.
 fn in_order<T>(places: &[T], dir: impl Fn(&T) -> &DirAt) -> impl Iterator<Item = &T> {
     let (guarded, local): (Vec<_>, Vec<_>) = places.iter().partition(|place| dir(place).online.guarded);
     local.into_iter().chain(guarded)

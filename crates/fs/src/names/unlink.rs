@@ -34,8 +34,8 @@ impl Names {
         }
     }
 
-    /// Removes a name from one branch and from what is known of its node. False: the file moved meanwhile, look again.
-    /// `moves`: the directory's, before the name was looked at.
+    /// Removes a name from one branch and from its node. False: the file moved meanwhile, look again. `moves`: the
+    /// directory's, before the name was looked at.
     pub(crate) fn unlink_at(
         &self,
         parent: &Arc<Node>,

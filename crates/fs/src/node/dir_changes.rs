@@ -1,30 +1,23 @@
 //! Which copies of a directory have changes that nobody made durable yet.
 //!
-//! A branch that dies may lose them. An fsync of the directory must say so, although the branch is no longer there to
-//! ask:
+//! A branch that dies may lose them. An fsync of the directory must say so, although the branch is no longer there:
 //!
-//! 1. A change of a copy (entries or attributes) notes the branch, which time online it is, and when.
-//! 2. An fsync takes the notes, then syncs each copy. What changes meanwhile is noted anew.
-//! 3. A note of a branch that is not online as it was then may be of a lost change: EIO. While the branch is away the
-//!    note stays for some minutes, so that everybody who asks is told. If it came back it is told once.
+//! 1. A change of a copy (entries or attributes) notes the branch, its time online, and when.
+//! 2. An fsync takes the notes, then syncs each copy. Later changes are noted anew.
+//! 3. If the branch of a note is no longer online as it was then, the change may be lost: EIO. While the branch is away
+//!    the note stays for some minutes, so that every fsync reports it. If the branch came back, one fsync reports it.
 //! 4. If step 2 fails, the notes stay.
 //!
-//! A change that was two minutes old when its branch went away is none of them: every file system has written it by
-//! then. Else no fsync would succeed for as long as a disk is unplugged.
+//! A change that was two minutes old when its branch went away does not count: every file system has written it by
+//! then. Otherwise no fsync would succeed for as long as a disk is unplugged.
 
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use crate::branch::{Branches, uptime};
+use crate::branch::{Branches, SETTLED, TOLD, uptime};
 use crate::ground::at::DirAt;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::node::NodeId;
-
-/// Seconds after which every file system has written a change by itself, with some for whoever noticed late that the
-/// branch is gone.
-const SETTLED: u64 = 120;
-/// Seconds for which everybody is told of what a branch that is away may have lost.
-const TOLD: u64 = 600;
 
 /// A change of a copy.
 #[derive(Debug, Clone, Copy)]

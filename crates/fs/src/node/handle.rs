@@ -62,6 +62,11 @@ impl Handle {
         }
     }
 
+    /// Whether its writes go past the daemon.
+    pub(crate) fn writes_past_daemon(&self) -> bool {
+        self.writer && self.data == DataPath::Passthrough
+    }
+
     pub(crate) fn note_write(&self) {
         if !self.wrote.load(Ordering::Relaxed) {
             self.wrote.store(true, Ordering::Relaxed);

@@ -1,10 +1,11 @@
-//! Nodes: what the kernel holds on to. A node is one file or directory of the merged tree; its id is made here and
-//! never used twice, so that a file may change its branch (and its inode there) without the kernel noticing.
+//! Nodes: the objects that the kernel refers to. A node is one file or directory of the merged tree. Its id is made
+//! here and never used twice, so a file may change its branch (and its inode there) without the kernel noticing.
 //!
 //! The order of its locks: [`crate::ground::locks::rank`].
 
 mod dir_changes;
 mod handle;
+pub(crate) mod looks;
 mod table;
 pub(crate) mod times;
 
@@ -73,6 +74,7 @@ pub(crate) struct Node {
     pub(crate) born: Option<Timestamp>,
     /// References by the kernel (lookups) and by walks of our own.
     refs: AtomicU64,
+    pub(crate) looks: looks::Looks,
     pub(crate) body: Body,
 }
 
@@ -117,8 +119,8 @@ pub(crate) struct DirState {
     /// Where its copy was made here, and is perhaps not on the disk yet.
     pub(crate) unsynced: SmallVec<[BranchId; 2]>,
     pub(crate) removed: bool,
-    /// Of a directory that was removed: its last copies. Whoever is in it, or has it open, uses them until the kernel
-    /// forgets the node.
+    /// The last copies of a directory that was removed. A process that is in it, or has it open, uses them until the
+    /// kernel forgets the node.
     pub(crate) kept: SmallVec<[DirAt; 2]>,
     /// Where not every copy has what is shown.
     pub(crate) divergence: Option<Arc<Divergence>>,
@@ -174,8 +176,8 @@ pub(crate) struct FileState {
     pub(crate) token: Option<PassthroughToken>,
     /// Was open in passthrough: a mapping may live on after the last handle is closed.
     pub(crate) was_passthrough: bool,
-    /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times, and
-    /// nobody is told.
+    /// Was open for reading and writing in passthrough: a store through a shared mapping may change its times without
+    /// any report.
     pub(crate) shared_mapping: bool,
     /// The access time before the first handle was opened, where rules ask for it.
     pub(crate) accessed: Option<Timestamp>,
@@ -185,12 +187,12 @@ pub(crate) struct FileState {
     pub(crate) needs_evaluation: bool,
     /// Set to stop the copy under way.
     pub(crate) copying: Option<Arc<AtomicBool>>,
-    /// Who writes waits for that copy (for `io`), and so cannot spoil it.
+    /// A writer waits for that copy (for `io`), and so cannot spoil it.
     pub(crate) copy_is_awaited: bool,
     /// Made a moment ago, and nothing was set on it since: it has no file capability, which the kernel asks for before
     /// the first write.
     pub(crate) is_bare: AtomicBool,
-    /// Made without a name, to be given one: a copy of it must be such a file too.
+    /// Made without a name, to be given one: a copy of it must be a file of the same kind.
     pub(crate) may_be_linked: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,
@@ -275,7 +277,7 @@ impl Node {
             listed_at: AtomicU64::new(0),
             listing: RankedMutex::keyed(id.0, None),
         };
-        Arc::new(Node { id, ino, kind: FileKind::Directory, born, refs: AtomicU64::new(1), body: Body::Dir(dir) })
+        Node::new(id, ino, FileKind::Directory, born, Body::Dir(dir))
     }
 
     pub(crate) fn new_file(
@@ -286,7 +288,11 @@ impl Node {
         state: FileState,
     ) -> Arc<Node> {
         let file = File { io: RankedRwLock::keyed(id.0, ()), state: RankedRwLock::keyed(id.0, state) };
-        Arc::new(Node { id, ino, kind, born, refs: AtomicU64::new(1), body: Body::File(file) })
+        Node::new(id, ino, kind, born, Body::File(file))
+    }
+
+    fn new(id: NodeId, ino: Ino, kind: FileKind, born: Option<Timestamp>, body: Body) -> Arc<Node> {
+        Arc::new(Node { id, ino, kind, born, refs: AtomicU64::new(1), looks: looks::Looks::default(), body })
     }
 
     pub(crate) fn dir(&self) -> Option<&Dir> {

@@ -24,9 +24,9 @@ pub(crate) struct NodeTable {
 #[derive(Default)]
 struct Backings {
     live: FxHashMap<Backing, Arc<Node>>,
-    /// Directories without a reference. As long as something below one is in use (another name of an open file, a file
-    /// that waits for its move), the directory found again must be the same node: a second one would change its place
-    /// without the first.
+    /// Directories without a reference. Something below one may still be in use: another name of an open file, or a
+    /// file that waits for its move. Until then a lookup of the directory must find the same node, because a second
+    /// node would change its place without the first.
     lingering: FxHashMap<Backing, Weak<Node>>,
     sweep_at: usize,
 }

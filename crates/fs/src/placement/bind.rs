@@ -85,7 +85,7 @@ impl Placement {
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
         let mode = self.context.settings().staging.as_ref().map(|spec| spec.mode);
         if self.staged.area.is_none() && mode.is_some_and(|mode| rules.rules.may_stage(mode)) {
-            tracing::info!("new files wait in memory for the facts that these rules need from the next mount on");
+            tracing::info!("from the next mount on, new files wait in memory for the facts that these rules need");
         }
         let before = self.rules.swap(Arc::new(rules));
         for entry in before.rules.entries() {
@@ -137,7 +137,9 @@ impl Placement {
     pub(crate) fn rebind_rules(&self) {
         match self.rules.load().rebind(&self.branches.list.load()) {
             Ok(rules) => self.rules.store(Arc::new(rules)),
-            Err(error) => tracing::error!(%error, "the rules stay bound to the branches there were"),
+            Err(error) => {
+                tracing::error!(%error, "cannot bind the rules to the new list of branches: they keep the old one");
+            }
         }
     }
 

@@ -22,12 +22,12 @@ use crate::ground::locks::{RankedMutex, rank};
 
 /// How old an answer may be.
 const FRESH: Duration = Duration::from_secs(10);
-/// So many directories are remembered at most.
+/// Most directories that are remembered.
 const MOST: usize = 4096;
-/// Entries of one directory that are looked at on a branch: enough to tell who holds most.
+/// Entries of one directory that are looked at on a branch: enough to tell which branch holds most.
 const MOST_ENTRIES: usize = 10_000;
 
-/// By directory what is known of it.
+/// The holdings of each branch, by directory.
 #[derive(Default)]
 pub(crate) struct Holdings {
     dirs: RankedMutex<rank::PlacementHoldings, FxHashMap<Box<[u8]>, GroupHoldings>>,

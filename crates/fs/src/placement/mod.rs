@@ -1,4 +1,4 @@
-//! Where files belong: the rules in force, and the facts of the real world that they are asked with.
+//! Where files belong: the rules in force, and the facts of the real world that they are evaluated with.
 
 mod around;
 mod bind;

@@ -146,8 +146,8 @@ impl Placement {
         self.nodes.find(Backing::of(branch, meta)).map(|node| node.paths()).unwrap_or_default()
     }
 
-    /// A file where it is. One that moved there, which its kept birth time tells, came when the branch's file system
-    /// made its inode; one that was made there has not come from anywhere, and is not held.
+    /// A file where it is. A file that moved there, as its kept birth time shows, arrived when the branch's file system
+    /// made its inode. A file that was made there has not come from anywhere, and is not held.
     pub(crate) fn resident(&self, branch: &Branch, meta: &Meta) -> Resident {
         let key = branch.online().map(|online| inode_key(&online, meta));
         let has_moved = key.is_some_and(|key| self.inodes.born(key).is_some());
@@ -252,7 +252,7 @@ impl Placement {
         rules.forbids(rules.deciding_entry(&FileFacts { path: deciding, ..facts }, &views, None), branch)
     }
 
-    /// What a refused creation is told: read-only when nothing at all can be written, else no room. A branch that is
+    /// The error of a refused creation: read-only when nothing at all can be written, else no room. A branch that is
     /// being drained has none.
     pub(crate) fn refusal(&self) -> OpError {
         let branches = self.branches.list.load();

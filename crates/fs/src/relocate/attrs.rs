@@ -69,7 +69,7 @@ fn is_late(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b"security.")
 }
 
-/// All extended attributes, but for second names of ACLs; none where the file system has none.
+/// All extended attributes, except the alternative names of ACLs; none where the file system has none.
 pub(super) fn xattrs(fd: BorrowedFd<'_>) -> Result<Xattrs, Errno> {
     let list = |buf: &mut [u8]| {
         reached(fd, |via| match via {

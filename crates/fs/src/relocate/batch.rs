@@ -1,8 +1,8 @@
 //! Moves of a batch: many small files from one branch to another, which share their syncs.
 //!
 //! A file of a batch has one name. Its source is not unlinked at once but parked: renamed into the hidden directory of
-//! its own branch. That rename takes the name and says so in one step, without a sync; a sync for all comes later. So
-//! no lock is held while a disk is waited for.
+//! its own branch. That rename takes the name away and records that in one step, without a sync; a sync for all comes
+//! later. So no lock is held while a disk is waited for.
 //!
 //! # A batch, step by step
 //!
@@ -10,9 +10,9 @@
 //!    synced.
 //! 2. [`Batch::record`]: one intent names all files. It is written as `intents/new-*`; one `syncfs` makes it and all
 //!    copies durable; then it is renamed, and `intents/` is fsynced.
-//! 3. [`Batch::place_and_park`], for one file after the other, each under the locks of its own: the source is what was
-//!    copied; the copy is renamed to its name without ever replacing a file; the source is parked. The times of both
-//!    directories are put back.
+//! 3. [`Batch::place_and_park`], for one file after the other, each under its own locks. It checks that the source is
+//!    what was copied, renames the copy to its name without ever replacing a file, and parks the source. It puts the
+//!    times of both directories back.
 //! 4. [`Batch::finish`]: fsync of the directories that got names, each once, and of `tmp/`; where these are many, one
 //!    `syncfs` in place of that.
 //! 5. Every parked source is unlinked.
@@ -85,12 +85,12 @@ pub struct Batch<'a> {
     pub hook: Option<StepHook<'a>>,
 }
 
-/// So many directories are synced at once, by a sync of their file system: alone, each would empty the disk's cache
-/// again.
+/// From this number of directories on, one sync of their file system replaces a sync of each: each alone would empty
+/// the disk's cache again.
 const MANY_DIRS: usize = 6;
 
-/// The new branch's file system, opened before the first copy is made: its next sync tells of every write since that
-/// failed.
+/// The new branch's file system, opened before the first copy is made. Its next sync reports every write since then
+/// that failed.
 #[derive(Debug)]
 pub struct CopiesSync(OwnedFd);
 

@@ -66,7 +66,7 @@ pub fn verify_unchanged(source: EntryAt<'_>, copied: &DurableCopy) -> Result<(),
     match Fingerprint::at(source) {
         Ok(now) if now == copied.source => Ok(()),
         Ok(_) | Err(Errno::NOENT | Errno::NOTDIR) => Err(RelocateError::Changed),
-        Err(errno) => Err(errno).doing("look at the source"),
+        Err(errno) => Err(errno).doing("stat the source"),
     }
 }
 
@@ -94,7 +94,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
     m.decision.on(m.side_of_intents());
     let recorded = record(m.intents, &m.intent())?;
     if let Err(given_up) = m.decision.check() {
-        // Whoever waited may have used the names for something else since.
+        // Users may have used the names for something else since the caller stopped waiting.
         let _found_with_nothing_to_do = recorded.remove();
         let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
         return Err(given_up);
@@ -128,7 +128,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
     told(m.hook, Step::RemovalSynced)?;
     m.decision.on(m.side_of_intents());
     if let Err(error) = recorded.remove_lazily() {
-        warn!(%error, "an intent stays although its move is complete");
+        warn!(%error, "cannot remove the intent of a finished move");
     }
     told(m.hook, Step::IntentRemoved)?;
     Ok(Removal::Done)
@@ -227,7 +227,7 @@ impl<'a> Move<'a> {
         ParentTimes::of(self.sources()).sync()
     }
 
-    /// Whoever waited may have used the names for something else since.
+    /// Users may have used the names for something else since the caller stopped waiting.
     fn may_undo(&self) -> Result<(), Errno> {
         self.decision.check().map_err(|given_up| given_up.errno())
     }
@@ -257,8 +257,8 @@ impl<'a> Move<'a> {
     }
 }
 
-/// Unlinks a file that lies elsewhere too. An error that says that it is still there is one; where the answer may have
-/// been lost on the way (a server or a daemon that died, a disk), nobody knows.
+/// Unlinks a file that lies elsewhere too. If unlink fails and the file is still there, that is an error. If the answer
+/// may have been lost on the way (a server, a daemon or a disk that died), the result is unsure.
 pub(super) fn remove(place: EntryAt<'_>) -> Result<Removal, Errno> {
     let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
     match look_if_present(place) {
@@ -291,7 +291,7 @@ pub(super) fn place_by_hand(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Re
             Err(_) => {}
         }
     }
-    match look_if_present(to).doing("look at the target")? {
+    match look_if_present(to).doing("stat the target")? {
         Some(_) => Err(RelocateError::Taken),
         None => placed(renameat(from.dir, from.name, to.dir, to.name)),
     }
@@ -304,9 +304,9 @@ fn placed(done: Result<(), Errno>) -> Result<(), RelocateError> {
     }
 }
 
-/// Whether another name of a file may be another file to the kernel, with a size of its own: what is open by the first
-/// name would be written past who looks at the second. With FUSE that is so for all file systems of paths; a rename
-/// takes what is open along.
+/// Whether the kernel may take another name of a file for another file, with a size of its own. A process that has it
+/// open under the first name would then write without those that look at the second name seeing it. With FUSE that is
+/// so for all file systems that go by paths. A rename takes open files along.
 fn is_known_by_path(dir: BorrowedFd<'_>) -> bool {
     const FUSE_SUPER_MAGIC: i64 = 0x6573_5546;
     rustix::fs::fstatfs(dir).is_ok_and(|fs| fs.f_type == FUSE_SUPER_MAGIC)
@@ -322,8 +322,8 @@ pub(super) fn link_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Relocat
     }
 }
 
-/// Directories whose names change although, to users, nothing changes: their modification times are put back. Who asks
-/// for it sees to it that no user's change comes between the look and that.
+/// Directories whose names change although, to users, nothing changes: their modification times are put back. The
+/// caller makes sure that no user's change comes between the look and that.
 pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, FileSnapshot)>);
 
 impl<'a> ParentTimes<'a> {

@@ -21,9 +21,9 @@ use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateEr
 
 const BUFFER: usize = 1 << 20;
 const KERNEL_SLICE: u64 = 8 << 20;
-/// Of so many bytes at most, a file without holes is read and written as it is.
+/// Largest size at which a file without holes is read and written as it is.
 const SMALL: u64 = 64 << 10;
-/// Files of so many bytes are on their way to the disk while the others of a batch are copied.
+/// Smallest size at which a file of a batch is sent to the disk while the others are copied.
 const WRITTEN_EARLY: u64 = 128 << 10;
 /// Seconds by which file systems round times at most.
 const ROUNDING: u64 = 2;
@@ -58,8 +58,9 @@ pub fn copy(
     copy_from_fd(held.as_fd(), temp, abilities, limits)
 }
 
-/// A regular file, as it was seen, and open for reading. Should another one be opened than was seen,
-/// [`FileCopy::put_access_time_back`] says so after the data. `None`: it is none, or is not opened so.
+/// A regular file as it was seen, and open for reading. If another file was opened than was seen,
+/// [`FileCopy::put_access_time_back`] reports it after the data. `None`: it is not a regular file, or cannot be opened
+/// so.
 fn open_regular(place: EntryAt<'_>) -> Option<(FileSnapshot, OwnedFd)> {
     let seen = look(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
     let flags = READING | OFlags::NOFOLLOW;
@@ -102,7 +103,7 @@ pub fn copy_unnamed(
 /// What a target with these abilities could not keep of the file at `source`. Empty: nothing.
 pub fn losses(source: EntryAt<'_>, abilities: &Abilities) -> Result<Vec<Loss>, RelocateError> {
     let held = attrs::hold(source).doing("open the source")?;
-    let seen = look_fd(held.as_fd()).doing("look at the source")?;
+    let seen = look_fd(held.as_fd()).doing("stat the source")?;
     let xattrs = attrs::xattrs(held.as_fd()).doing("read extended attributes")?;
     Ok(lost(&seen, &xattrs, abilities))
 }
@@ -138,7 +139,7 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     /// What any descriptor holds.
     fn held(fd: BorrowedFd<'a>) -> Result<Self, RelocateError> {
-        Ok(Source { fd, is_readable: false, seen: look_fd(fd).doing("look at the source")? })
+        Ok(Source { fd, is_readable: false, seen: look_fd(fd).doing("stat the source")? })
     }
 }
 
@@ -269,17 +270,17 @@ impl<'a> FileCopy<'a> {
     /// Where reading counted as an access all the same. Setting a time changes the change time, and with it the
     /// fingerprint.
     fn put_access_time_back(&mut self) -> Result<(), RelocateError> {
-        let now = look_fd(self.source).doing("look at the source")?;
+        let now = look_fd(self.source).doing("stat the source")?;
         if now.print != self.seen.print {
             return Err(RelocateError::Changed);
         }
-        // On a branch that is read-only or somebody else's it stays as it is. Who changes the file just now has it as
-        // they want it.
+        // On a branch that is read-only or somebody else's it stays as it is. If a user changes the file just now, it
+        // has the time that they want.
         if now.atime != self.seen.atime
             && !self.limits.cancelled()
             && attrs::set_access_time(self.source, &self.seen).is_ok()
         {
-            let ctime = look_fd(self.source).doing("look at the source")?.print.ctime;
+            let ctime = look_fd(self.source).doing("stat the source")?.print.ctime;
             self.seen.print.ctime = ctime;
         }
         Ok(())
@@ -312,7 +313,7 @@ impl<'a> FileCopy<'a> {
         let made = &mut self.made;
         let mut set = |times: &FileSnapshot| {
             attrs::set_times(target, times).doing("set the times")?;
-            let seen = look_fd(target).doing("look at the copy")?.print;
+            let seen = look_fd(target).doing("stat the copy")?.print;
             *made = Some(seen);
             Ok::<_, RelocateError>(seen.mtime)
         };
@@ -334,7 +335,7 @@ impl<'a> FileCopy<'a> {
     fn check(&self, target: BorrowedFd<'_>) -> Result<Fingerprint, RelocateError> {
         let made = match self.made {
             Some(made) => made,
-            None => look_fd(target).doing("look at the copy")?.print,
+            None => look_fd(target).doing("stat the copy")?.print,
         };
         let source = &self.seen.print;
         let mut what = Vec::new();
@@ -396,12 +397,12 @@ impl<'a> FileCopy<'a> {
     }
 
     fn has_room_for_all(&self, file: BorrowedFd<'_>) -> Result<bool, RelocateError> {
-        let blocks = rustix::fs::fstat(file).doing("look at the room it takes")?.st_blocks;
+        let blocks = rustix::fs::fstat(file).doing("read the space it takes")?.st_blocks;
         Ok(u64::try_from(blocks).unwrap_or(0).saturating_mul(512) >= self.seen.print.size)
     }
 
-    /// Whoever reserved room for all of a file (`fallocate`) keeps it. What is reserved of a file with holes, or beyond
-    /// its end, is not known.
+    /// Keeps the reservation of a file that has room for all of its contents (`fallocate`). What is reserved in a file
+    /// with holes, or beyond its end, cannot be known.
     fn reserve(&self, output: BorrowedFd<'_>) -> Result<(), RelocateError> {
         if self.has_room_for_all(output)? {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Who decides what becomes of a change that hangs: whoever carries it out, or whoever waits for it, by leaving it
-//! alone; and where it is.
+//! Decides what becomes of a change that hangs, and knows where it is. The thread that carries it out decides, or the
+//! caller that waits for it, by leaving it alone.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -1,19 +1,23 @@
 //! Making a directory's copy like the others: owner, mode, attributes and ACLs.
 //!
-//! Only where that was asked for: a change through the pool that not every copy has yet.
+//! Only for a change through the pool that not every copy has yet.
 //!
-//! Times tell nothing of who is right: the time of change moves with every entry that is made or removed. So whoever
-//! changes a directory while a copy of it is away, or cannot follow, notes when on every copy that gets the change, and
-//! which copies lack it ([`note_change`]): those get it when they can (`pool::equal`).
+//! Times do not show which copy is right: the time of change moves with every entry that is made or removed. So a
+//! change of a directory leaves a note when a copy is away or cannot follow. The note goes to every copy that gets the
+//! change. It says when the change was made, and which copies lack it ([`note_change`]). Those get it when they can
+//! (`pool::equal`).
 //!
-//! Cut short, what is done here would leave half of what is old with the note of what is new, and a right that was
-//! taken away would come back. So the copy is marked meanwhile:
+//! An interruption of the steps below would leave a copy with half of its old attributes and the note of the new ones.
+//! A right that was taken away would come back. So the copy is marked meanwhile:
 //!
-//! 1. the mark, an attribute that is the branch's own: what has it is no model for others. The mark of a change of all
-//!    copies holds the whole change ([`Intention`]), so that the next mount finishes it;
-//! 2. what the new mode does not allow is taken away (for file systems that cannot keep a mark);
-//! 3. owner; 4. attributes and ACLs; 5. mode, which an ACL may have changed;
-//! 6. the note of when it changed; 7. the mark goes, if nothing failed.
+//! 1. The mark is set, an attribute that belongs to the branch. A marked copy is no model for others. The mark of a
+//!    change of all copies holds the whole change ([`Intention`]), so that the next mount finishes it.
+//! 2. What the new mode does not allow is taken away (for file systems that cannot keep a mark).
+//! 3. The owner is set.
+//! 4. The attributes and ACLs are set.
+//! 5. The mode is set, which an ACL may have changed.
+//! 6. The note of when it changed is written.
+//! 7. The mark goes, if nothing failed.
 //!
 //! Nothing is synced: all of it is one inode, whose changes the file system keeps in order.
 
@@ -36,7 +40,7 @@ use crate::rights::Rights;
 /// The mark. Some file systems take names of the second kind only.
 const BEHIND: [&str; 2] = ["trusted.umbrella.behind", "user.umbrella.behind"];
 
-/// The note. Users of the mount cannot set it, nor anybody but root on the branch itself.
+/// The note. Users of the mount cannot set it; on the branch itself only root can.
 const CHANGED: &str = "trusted.umbrella.changed";
 
 /// When a directory's attributes were last changed while some branch was away, in nanoseconds since 1970; 0: never.
@@ -243,7 +247,7 @@ pub fn apply_dir_attributes(
         Err(errno) => return Err(errno).doing("mark the copy of a directory"),
     }
     if abilities.ownership {
-        let now = look_fd(dir).doing("look at the copy of the directory")?.print;
+        let now = look_fd(dir).doing("stat the copy of the directory")?.print;
         let closed = now.mode & 0o7777 & wanted.perm;
         if now.mode & 0o7777 != closed && set_mode(dir, closed).is_err() {
             note(&mut lost, Loss::Ownership);
@@ -257,7 +261,7 @@ pub fn apply_dir_attributes(
         apply_xattrs(dir, &attributes, abilities, &mut lost)?;
     }
     if abilities.ownership {
-        let now = look_fd(dir).doing("look at the copy of the directory")?.print;
+        let now = look_fd(dir).doing("stat the copy of the directory")?.print;
         if now.mode & 0o7777 != wanted.perm && set_mode(dir, wanted.perm).is_err() {
             note(&mut lost, Loss::Ownership);
         }

@@ -1,9 +1,15 @@
 //! Directories that look the same on every branch.
 //!
-//! One is made so: 1. mkdir with mode 0700, in `tmp/` or in place; 2. owner, attributes, ACLs, mode, times; 3. from
-//! `tmp/` only: rename to its name, which replaces nothing; 4. durably only: fsync of the new directory, then of the
-//! one that has its name. A move has step 4 done where nobody waits for it. A crash before step 3 leaves a directory in
-//! `tmp/`, which recovery removes; made in place, one that a repetition finishes.
+//! Steps to make one:
+//!
+//! 1. mkdir with mode 0700, in `tmp/` or in place.
+//! 2. Set owner, attributes, ACLs, mode and times.
+//! 3. From `tmp/` only: rename it to its name, which replaces nothing.
+//! 4. Durably only: fsync the new directory, then the one that has its name. A move leaves step 4 to where nobody waits
+//!    for it.
+//!
+//! A crash before step 3 leaves a directory in `tmp/`, which recovery removes. A directory that was made in place is
+//! finished by a repetition.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -87,7 +93,7 @@ fn make(
     }
     if let Some(attributes) = attributes {
         apply_dir_attributes(dir.as_fd(), attributes, abilities)?;
-        let times = look_fd(from).doing("look at the directory")?;
+        let times = look_fd(from).doing("stat the directory")?;
         // What the branch cannot keep of them, others do.
         let _kept = attrs::set_times(dir.as_fd(), &times);
     } else {
@@ -107,13 +113,13 @@ pub fn sync_dir_attrs(
     to: BorrowedFd<'_>,
     abilities: &Abilities,
 ) -> Result<Vec<Loss>, RelocateError> {
-    let wanted = look_fd(from).doing("look at the directory")?;
+    let wanted = look_fd(from).doing("stat the directory")?;
     let mut lost = Vec::new();
     if !abilities.ownership || attrs::set_owner(to, &wanted).is_err() {
         lost.push(Loss::Ownership);
     }
     sync_xattrs(from, to, abilities, &mut lost)?;
-    let now = look_fd(to).doing("look at the copy of the directory")?;
+    let now = look_fd(to).doing("stat the copy of the directory")?;
     if now.print.mode != wanted.print.mode && (!abilities.ownership || attrs::set_mode(to, &wanted).is_err()) {
         note(&mut lost, Loss::Ownership);
     }

@@ -84,7 +84,7 @@ pub enum DecodeError {
     #[error("checksum is wrong")]
     Checksum,
     /// Kind or field has no meaning.
-    #[error("a field has no meaning")]
+    #[error("a field has an invalid value")]
     Field,
     /// A path that leaves the branch or names the hidden directory.
     #[error("a path is not allowed")]
@@ -181,8 +181,8 @@ pub enum RelocateError {
         /// Why.
         errno: Errno,
     },
-    /// Whoever waited for a move gave up before the source was touched; what was begun is taken back, if need be by the
-    /// next recovery.
+    /// The caller that waited for a move gave up before the source was touched. The steps so far are taken back, if
+    /// need be by the next recovery.
     #[error("a branch did not answer in time; the file stays where it is")]
     GivenUp,
     /// An intent too long to write.

@@ -21,9 +21,9 @@
 //! | a branch is missing at the mount | perhaps exchanged | finished on those that are there; an intent for the missing one stays |
 //! | the names were used for something else since | neither entry is found | left alone |
 //!
-//! Exchanged or not is told by inode number, kind and birth time, as two names that are both there say nothing
-//! themselves; where inodes are numbered anew at each mount by birth and modification time; where one name is there by
-//! which of the two it is.
+//! Two names that are both there do not show by themselves whether they were exchanged. So inode number, kind and birth
+//! time decide. Where inodes are numbered anew at each mount, birth and modification time decide. Where only one name
+//! is there, that name decides.
 
 use rustix::fs::{RenameFlags, renameat_with};
 
@@ -155,7 +155,7 @@ impl<R: BranchCaller> Participant for ExchangeParticipant<'_, R> {
 }
 
 fn print_at(spot: &OwnedEntry) -> Result<Option<Fingerprint>, RelocateError> {
-    Ok(look_if_present(spot.place()).doing("look at a name to exchange")?.map(|seen| seen.print))
+    Ok(look_if_present(spot.place()).doing("stat a name to exchange")?.map(|seen| seen.print))
 }
 
 /// One branch's part, which is one system call.

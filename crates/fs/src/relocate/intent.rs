@@ -60,7 +60,7 @@ pub enum Intent {
         branches: Vec<BranchUuid>,
         /// An empty directory of the new name may be replaced.
         replaced: bool,
-        /// What is known of its end.
+        /// Its known outcome.
         verdict: Verdict,
     },
     /// A file gets a name that a file on another branch had.
@@ -77,7 +77,7 @@ pub enum Intent {
         loser: BranchUuid,
         /// That file.
         loser_file: Fingerprint,
-        /// What is known of its end.
+        /// Its known outcome.
         verdict: Verdict,
     },
     /// Two entries change names, on several branches.
@@ -88,7 +88,7 @@ pub enum Intent {
         other: Vec<u8>,
         /// What the branches had under them.
         sites: Vec<ExchangeSite>,
-        /// What is known of its end.
+        /// Its known outcome.
         verdict: Verdict,
     },
 }
@@ -106,8 +106,7 @@ pub struct BatchFile {
     pub target: Fingerprint,
 }
 
-/// What is known of the end of a change of names. Once it is known, what an older intent says of the change does not
-/// count.
+/// The known outcome of a change of names. Once it is known, what an older intent says of the change does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Nothing: what is found under the names decides.

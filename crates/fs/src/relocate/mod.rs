@@ -20,8 +20,9 @@
 //!
 //! The times of the directories are put back at 5 and 7, since nothing changed for users.
 //!
-//! A file that was never synced and leaves volatile memory owes a power loss nothing: steps 2 and 6 then sync nothing
-//! ([`Durability`]), and the intent of step 4 lies in the same memory as the source, so that both are there or neither.
+//! A file that was never synced and leaves volatile memory need not survive a power loss. Steps 2 and 6 then sync
+//! nothing ([`Durability`]). The intent of step 4 lies in the same memory as the source, so both are there or neither
+//! is.
 //!
 //! # What can go wrong
 //!
@@ -55,9 +56,9 @@
 //!
 //! Lookups of recovery go through `openat2` below the branch's root, and follow no symbolic link.
 //!
-//! What this cannot see: before Linux 6.13 times have the grain of a timer tick, so a change past the mount within the
-//! tick of the step that looks is missed. Birth times are the copy's own. Flags (`lsattr`) are taken over where the
-//! target knows them.
+//! What this cannot see: before Linux 6.13 times have the grain of a timer tick. A change that bypasses the mount
+//! within the tick of the checking step is missed. Birth times are the copy's own. Flags (`lsattr`) are copied where
+//! the target knows them.
 
 mod attrs;
 mod batch;
@@ -124,26 +125,26 @@ pub struct EntryAt<'a> {
     pub name: &'a OsStr,
 }
 
-/// What a move owes to whoever made the file.
+/// How durable a move makes its copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// All of it is on disk when it returns.
     Now,
-    /// Who copies syncs it later, with others.
+    /// The caller syncs it later, with others.
     Together,
-    /// What no one asked to be durable, out of memory that loses it with the power: the copy is on its way to the disk
-    /// when it returns, and nothing is waited for. A crash of the daemon alone is survived as always: what the kernel
-    /// was told stays.
+    /// For files that nobody asked to be durable, out of memory that loses them with the power. The copy is on its way
+    /// to the disk when the call returns; nothing is waited for. The file survives a crash of the daemon alone as
+    /// always, because the kernel keeps its pages.
     Begun,
 }
 
-/// Told the copy, and which bytes of it were just written: their offset and how many.
+/// Receives the copy, and which bytes of it were just written: their offset and their number.
 pub type Written<'a> = dyn Fn(BorrowedFd<'_>, u64, ByteSize) + Sync + 'a;
 
-/// What a copy that is paced writes between two looks at its pace, at most.
+/// Most bytes that a paced copy writes between two looks at its pace.
 pub const PACED_SLICE: ByteSize = ByteSize(1 << 20);
 
-/// What holds a copy back, and who is told about it.
+/// The limits of a copy, and its observers.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
     /// Set it to end the copy at the next slice with [`RelocateError::Cancelled`].
@@ -152,19 +153,19 @@ pub struct Limits<'a> {
     pub throttle: Option<&'a Throttle>,
     /// Asked between slices, and while the bandwidth is waited for; true ends the copy as `cancel` does.
     pub stop: Option<&'a dyn Fn() -> bool>,
-    /// Told the bytes of data copied so far, slice by slice.
+    /// Receives the bytes of data copied so far, slice by slice.
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
-    /// Told of each slice after it was written, and may take its time; slices are at most [`PACED_SLICE`] then.
+    /// Receives each slice after it was written, and may take its time; slices are at most [`PACED_SLICE`] then.
     pub written: Option<&'a Written<'a>>,
-    /// Called after each slice of data, and may take its time. What is written is on its way to the disk then, but for
-    /// small files.
+    /// Called after each slice of data, and may take its time. With it, written data is sent to the disk at once,
+    /// except small files.
     pub rest: Option<&'a dyn Fn()>,
     /// Step 2 syncs only where it is [`Durability::Now`].
     pub durability: Durability,
 }
 
 impl<'a> Limits<'a> {
-    /// Full speed, nobody told, durable.
+    /// Full speed, durable, without observers.
     pub fn new(cancel: &'a AtomicBool) -> Self {
         let durability = Durability::Now;
         Limits { cancel, throttle: None, stop: None, progress: None, written: None, rest: None, durability }
@@ -175,7 +176,7 @@ impl<'a> Limits<'a> {
     }
 }
 
-/// Where a change stands; told to a [`StepHook`] after the step.
+/// Where a change stands; a [`StepHook`] gets it after the step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Nothing is written yet.

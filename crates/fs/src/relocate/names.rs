@@ -1,21 +1,21 @@
-//! What changes of names over several branches have in common: recorded first, then one step on one branch after the
-//! other.
+//! The common steps of changes of names over several branches: record the change first, then change one branch after
+//! the other.
 //!
-//! 1. An intent, on the first branch that takes it.
-//! 2. One system call on each branch. When one refuses, or does not say whether it has done its part while others are
-//!    behind it, those before it are taken back: an intent first that says so, then the system calls and fsyncs, then
-//!    both intents go. For a branch that does not say, the second stays.
-//! 3. fsync of what was changed.
-//! 4. The intent goes. Where the last branch did not say whether it has done its part, or one cannot say so durably,
-//!    another takes its place: it names such branches only, and says that the change has happened, whatever the old
-//!    names are used for since.
+//! 1. An intent is written, on the first branch that takes it.
+//! 2. Each branch gets one system call. A branch may refuse, or not say whether it has done its part while others come
+//!    after it. The branches before it are then taken back: an intent first that says so, then the system calls and
+//!    fsyncs, then both intents go. For a branch that does not say, the second intent stays.
+//! 3. The changed directories are fsynced.
+//! 4. The intent goes. The last branch may not say whether it has done its part, or a branch may not say so durably.
+//!    Another intent then takes the place of the first. It names only such branches, and says that the change has
+//!    happened, whatever the old names are used for since.
 //!
-//! Where a branch is silent that the first intent is on, the second is on another. Should the daemon die before the
-//! first is gone, and the silent branch be there alone at the next mount, it does not know of the second: names may
-//! then be on one branch as they were, and on another changed.
+//! If the branch with the first intent is silent, the second intent is on another branch. The daemon may die before the
+//! first intent is gone, and the next mount may have the silent branch alone. That branch does not know of the second
+//! intent, so names may be unchanged on one branch and changed on another.
 //!
-//! Each call to a branch that may hang comes back ([`BranchCaller`]): late, and with an error. One call may still happen then;
-//! nothing comes after it.
+//! Each call to a branch that may hang returns ([`BranchCaller`]), late and with an error. That one call may still take effect
+//! then; nothing comes after it.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -42,7 +42,7 @@ pub trait BranchCaller: Clone {
 /// An open directory.
 pub type Directory = Arc<dyn AsFd + Send + Sync>;
 
-/// A name in a directory, for calls that may outlive who makes them.
+/// A name in a directory, for calls that may outlive their callers.
 #[derive(Clone)]
 pub struct OwnedEntry {
     /// The directory; may be open with `O_PATH`.
@@ -124,8 +124,9 @@ impl<'a, R: BranchCaller> StoredIntent<'a, R> {
         self.erase(true)
     }
 
-    /// The change is over. `left` says what is left to do, and takes its place unless that is nothing and it can be
-    /// removed: one that stays must not be found when the names are used for something else.
+    /// The change is over. `left` is the remaining part of it. It takes the place of this intent, unless nothing is
+    /// left and this one can be removed. An intent that stays must not be found when the names are used for something
+    /// else.
     pub(super) fn close(self, left: &Intent, is_complete: bool) {
         if is_complete && self.erase(true).is_ok() {
             return;
@@ -133,7 +134,7 @@ impl<'a, R: BranchCaller> StoredIntent<'a, R> {
         match StoredIntent::write(self.journals, left) {
             // The newer one counts, should this one stay.
             Ok(_) => drop(self.erase(false)),
-            Err(error) => warn!(%error, "an unfinished rename cannot be recorded"),
+            Err(error) => warn!(%error, "cannot record an unfinished rename"),
         }
     }
 
@@ -178,7 +179,7 @@ pub(super) fn carry_out<R: BranchCaller>(
                     return Err(RelocateError::NoAnswer { branch: part.branch(), errno: error.errno() });
                 }
                 Ok(false) | Err(_) => {
-                    warn!(%error, branch = %part.branch(), "a branch does not say whether a name has changed on it");
+                    warn!(%error, branch = %part.branch(), "a branch did not confirm a rename");
                     unsure.push(part.branch());
                 }
             }

@@ -1,15 +1,31 @@
 //! Renames that touch more than one branch, each as one operation.
 //!
-//! A directory: 1. check every branch; then as in `names`: 2. intent; 3. rename on one branch after the other; 4. fsync
-//! all parents; 5. remove the intent. Recovery goes on if any branch has been renamed, else it drops the intent.
+//! A directory:
 //!
-//! A file over a file of another branch: 1. fsync of the file, or a power loss could leave neither's contents; 2.
-//! intent; 3. rename;
-//! 4. fsync both parents; 5. unlink the old file; 6. fsync its parent; 7. remove the intent. Recovery unlinks the old
-//! file if the rename happened, else it drops the intent. Where the branch of the old file does not say whether it is
-//! gone, an intent takes the place of the first that says that it is to go. Where the other branch does not say whether
-//! it has renamed, durably, the call fails, and the old file goes on as the one of that name; an intent takes the place
-//! of the first that says that the rename is taken back.
+//! 1. Check every branch; then as in `names`:
+//! 2. Write the intent.
+//! 3. Rename on one branch after the other.
+//! 4. fsync all parents.
+//! 5. Remove the intent.
+//!
+//! Recovery goes on if any branch has been renamed, else it drops the intent.
+//!
+//! A file over a file of another branch:
+//!
+//! 1. fsync the file, or a power loss could leave neither's contents.
+//! 2. Write the intent.
+//! 3. Rename.
+//! 4. fsync both parents.
+//! 5. Unlink the old file.
+//! 6. fsync its parent.
+//! 7. Remove the intent.
+//!
+//! Recovery unlinks the old file if the rename happened, else it drops the intent.
+//!
+//! - If the branch of the old file does not say whether it is gone, an intent to remove it takes the place of the
+//!   first.
+//! - If the other branch does not say whether it has renamed, durably, the call fails, and the old file keeps the name.
+//!   An intent to take the rename back takes the place of the first.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -110,10 +126,10 @@ impl<R: BranchCaller> DirSite<R> {
     /// Looks whether the rename can be done; holds the empty directory that is to be replaced.
     fn check(&self, replaced: bool) -> Result<Option<Arc<OwnedFd>>, RelocateError> {
         self.call(move |from, to| {
-            if look(from.place()).doing("look at the directory")?.print.file_type() != FileType::Directory {
+            if look(from.place()).doing("stat the directory")?.print.file_type() != FileType::Directory {
                 return Err(RelocateError::NotDirectory);
             }
-            match look_if_present(to.place()).doing("look at the new name")? {
+            match look_if_present(to.place()).doing("stat the new name")? {
                 None => Ok(None),
                 Some(_) if !replaced => Err(RelocateError::Taken),
                 Some(seen) if seen.print.file_type() != FileType::Directory => Err(RelocateError::NotDirectory),
@@ -148,8 +164,8 @@ impl<R: BranchCaller> Participant for Renaming<'_, R> {
 
     fn has_happened(&self) -> Result<bool, RelocateError> {
         self.site.call(|from, to| {
-            let old = look_if_present(from.place()).doing("look at the old name")?;
-            let new = look_if_present(to.place()).doing("look at the new name")?;
+            let old = look_if_present(from.place()).doing("stat the old name")?;
+            let new = look_if_present(to.place()).doing("stat the new name")?;
             Ok(old.is_none() && new.is_some())
         })
     }
@@ -186,13 +202,13 @@ pub(super) fn rename_one(from: EntryAt<'_>, to: EntryAt<'_>, replaced: bool) -> 
 pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, RelocateError> {
     told(s.hook, Step::Start)?;
     let winner_file = s.winner.call(|from, _| {
-        let file = look(from.place()).doing("look at the file")?.print;
+        let file = look(from.place()).doing("stat the file")?.print;
         if file.file_type() == FileType::RegularFile {
             attrs::sync_file(from.place()).doing("flush the file")?;
         }
         Ok(file)
     })?;
-    let loser_file = s.on_loser(|file| Ok(look(file.place()).doing("look at the file to replace")?.print))?;
+    let loser_file = s.on_loser(|file| Ok(look(file.place()).doing("stat the file to replace")?.print))?;
     if winner_file.file_type() == FileType::Directory || loser_file.file_type() == FileType::Directory {
         return Err(RelocateError::IsDirectory);
     }
@@ -228,7 +244,7 @@ pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, Reloc
         Err(error) if is_doubtful(error.errno()) => return Err(in_doubt(recorded, error)),
         synced => {
             told(s.hook, Step::Synced)?;
-            synced.and_then(|()| s.on_loser(|file| remove(file.place()).doing("remove the file that is replaced")))
+            synced.and_then(|()| s.on_loser(|file| remove(file.place()).doing("remove the replaced file")))
         }
     };
     let unsure = match removed {
@@ -249,10 +265,9 @@ pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, Reloc
         return Ok(Removal::Unsure { errno });
     }
     told(s.hook, Step::Removed(0))?;
-    let synced =
-        s.on_loser(|file| attrs::sync_dir(file.dir.as_fd()).doing("flush the directory of a file that was replaced"));
+    let synced = s.on_loser(|file| attrs::sync_dir(file.dir.as_fd()).doing("flush the directory of a replaced file"));
     if let Err(error) = synced {
-        warn!(%error, "an intent stays although its rename is complete");
+        warn!(%error, "cannot remove the intent of a finished rename");
         return Ok(Removal::Done);
     }
     told(s.hook, Step::RemovalSynced)?;
@@ -276,8 +291,8 @@ impl<R: BranchCaller> Supersede<'_, R> {
 
     fn has_happened(&self, winner: Fingerprint) -> Result<bool, RelocateError> {
         self.winner.call(move |from, to| {
-            let new = look_if_present(to.place()).doing("look at the new name")?;
-            let old = look_if_present(from.place()).doing("look at the old name")?;
+            let new = look_if_present(to.place()).doing("stat the new name")?;
+            let old = look_if_present(from.place()).doing("stat the old name")?;
             Ok(old.is_none() && new.is_some_and(|new| new.print.ino == winner.ino))
         })
     }

@@ -25,7 +25,7 @@ struct Bucket {
 }
 
 impl Throttle {
-    /// So many bytes a second; zero counts as one.
+    /// A throttle of `rate` bytes a second; zero counts as one.
     pub fn new(rate: ByteSize) -> Self {
         Throttle { state: RankedMutex::new(Bucket { rate: rate.0.max(1), tokens: 0.0, filled: Instant::now() }) }
     }

@@ -123,8 +123,9 @@ impl Acl {
         entries
     }
 
-    /// The smallest mask that takes nothing away. Linux does not look at an ACL whose mask is empty, and takes who is
-    /// shut out by name for one of the others: then the mask says more than the entries, which changes nobody's rights.
+    /// The smallest mask that takes nothing away. Linux ignores an ACL whose mask is empty, so a user that it shuts out
+    /// by name would count as one of the others. The mask is then larger than the entries need, which changes nobody's
+    /// rights.
     pub(super) fn mask(&self) -> u16 {
         match self.users.values().chain(self.groups.values()).fold(self.group, |all, bits| all | bits) {
             0 if !self.names_nobody() => READ,
@@ -132,7 +133,7 @@ impl Acl {
         }
     }
 
-    /// What is granted at least to anybody who is not named and not the owner.
+    /// The least that is granted to anybody who is neither named nor the owner.
     pub(super) fn at_least(&self) -> u16 {
         self.groups.values().fold(self.group & self.other, |all, bits| all & bits)
     }

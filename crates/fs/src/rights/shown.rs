@@ -1,17 +1,17 @@
-//! What is shown of a directory whose copies differ: nobody gets through the pool what any copy denies.
+//! The rights that users see of a directory whose copies differ: nobody gets through the pool what any copy denies.
 //!
 //! With *o*, *g*, *t* the owner's, the group's and the others' bits that all copies have in common:
 //!
 //! - The owner is the common one, else root, with *o*.
-//! - The group is the common one, else root, with *g*. Where owners differ, one of the group may own a copy: limited to
-//!   *o* too. Where groups differ, he may be one of the others somewhere: limited to *t* too.
+//! - The group is the common one, else root, with *g*. Where owners differ, a member of the group may own a copy:
+//!   limited to *o* too. Where groups differ, a member may be one of the others somewhere: limited to *t* too.
 //! - Others get *t*, limited to *o* where owners differ and to *g* where groups differ.
-//! - A user or group that the ACL of any copy names is named in what is shown. Where a copy does not name him, it is
-//!   not known which of its groups he is in: he gets there what all of its groups and its others have. A named user who
-//!   owns another copy is limited to that owner's bits there.
-//! - A set-id bit stays where all copies have it and agree on the id. Sticky is what any copy says is sticky.
-//! - New entries get the default ACL that all copies have in common, with nothing for whom only some name. Where some
-//!   have none the umask counts too.
+//! - A user or group that the ACL of any copy names is named in the result. Where a copy does not name a user, the
+//!   user's groups there are unknown. So the user gets there only what all of its groups and its others have. A named
+//!   user who owns another copy is limited to that owner's bits there.
+//! - A set-id bit stays where all copies have it and agree on the id. The directory is sticky if any copy is.
+//! - New entries get the default ACL that all copies have in common, with nothing for users and groups that only some
+//!   name. Where some copies have none, the umask counts too.
 //!
 //! Root is not restricted by any of it.
 
@@ -31,7 +31,7 @@ pub(crate) struct ShownRights {
     pub(crate) umask_counts: bool,
 }
 
-/// What is shown of a directory that has these copies; of one copy, the copy itself.
+/// The rights that users see of a directory with these copies; of one copy, the copy itself.
 pub(crate) fn shown(copies: &[Rights]) -> ShownRights {
     let Some(first) = copies.first() else { return ShownRights::default() };
     let (default, umask_counts) = default_acl(copies);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::acl::{AclEntry, GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ, attribute, entries};
 use super::*;
 
-/// Who asks.
+/// A user with groups.
 #[derive(Debug, Clone)]
 struct Caller {
     uid: u32,

@@ -1,9 +1,13 @@
 //! How files leave the staging area.
 //!
-//! Steps of one file (`leave_staging`): 1. its `io` lock, exclusively: reads and writes wait; 2. its rule is asked,
-//! with the size and the attributes that it has now; 3. it moves there as any file does (see `transfer`), under
-//! everybody who has it open. Nothing is synced on the way out of volatile memory, only begun to be written; who asked
-//! for more syncs afterwards what has moved.
+//! Steps of one file (`leave_staging`):
+//!
+//! 1. Take its `io` lock, exclusively: reads and writes wait.
+//! 2. Evaluate its rule, with its present size and attributes.
+//! 3. Move it there as any file moves (see `transfer`), while it stays open.
+//!
+//! On the way out of volatile memory nothing is synced, only begun to be written. A caller that asked for more syncs
+//! the moved files afterwards.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -44,8 +48,7 @@ const NEXT_RETRY: Duration = Duration::from_millis(10);
 /// How long files that are busy for a moment are tried again at the end.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a worker waits for locks of a file and of directories: somebody may hold one who waits for a branch that
-/// hangs.
+/// How long a worker waits for locks of a file and of directories. A holder may wait for a branch that hangs.
 const LOCK_PATIENCE: Duration = Duration::from_millis(50);
 
 /// How far somebody goes who takes a file out.
@@ -114,7 +117,7 @@ impl Staging {
                 Some(patience) => file.io.try_write_for(patience),
                 None => Some(file.io.write()),
             };
-            let Some(io) = io else { break Err(NotMoved::Busy("somebody is using it")) };
+            let Some(io) = io else { break Err(NotMoved::Busy("it is in use")) };
             let (here, unlinked) = {
                 let state = file.state.read();
                 (state.backing.branch, state.unlinked)
@@ -160,7 +163,7 @@ impl Staging {
         reach: &DestageLimits<'_>,
     ) -> Result<DestageResult, NotMoved> {
         if let Some(file) = node.file() {
-            // What changes from now on is not in what its rule is asked with.
+            // Changes from now on are not in the facts that its rule gets.
             file.state.write().needs_evaluation = false;
         }
         let meta = {
@@ -199,8 +202,9 @@ impl Staging {
         }
     }
 
-    /// Where a file that leaves belongs: what its rule wants, else what comes next, else where it would have been
-    /// created, for what rules on size and the like want may not be able to keep it.
+    /// Where a file that leaves belongs: the branch that its rule wants, else the next choice, else the branch where it
+    /// would have been created. That last one matters because the branch that rules on size and the like want may be
+    /// unable to keep it.
     pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
         let need = ByteSize(meta.blocks * 512);
         let area = self.staged.area.as_ref();
@@ -291,13 +295,13 @@ impl Staging {
         Ok(())
     }
 
-    /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after
+    /// Takes everything out of volatile staging, because everything is made durable. Returns the first failure, after
     /// all were tried.
     pub(crate) fn destage_all_for_sync(&self) -> OpResult<()> {
         let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
-        // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it
-        // cannot.
+        // First the files that can leave by themselves. Then each that is still there: the sync waits for it, and gets
+        // the reason if it cannot leave.
         let all = area.all();
         self.hand_to_workers(area, self.all_free(area));
         self.workers.settle();
@@ -313,8 +317,8 @@ impl Staging {
         done
     }
 
-    /// Takes in what an earlier mount left in the area, once; out of volatile memory it is to leave at once. Who comes
-    /// while it is being done waits.
+    /// Takes in what an earlier mount left in the area, once. Out of volatile memory it is to leave at once. Callers
+    /// that come meanwhile wait.
     pub(crate) fn take_back_staged(&self) -> OpResult<()> {
         let Some(area) = &self.staged.area else { return Ok(()) };
         let mut done = self.taken_back.lock();
@@ -382,7 +386,7 @@ impl Staging {
         if !hanging.is_empty() {
             // Nothing below can be asked of them. What has left for the others is to stay there all the same.
             if let Err(error) = self.write_back.sync_those(|branch| !hanging.contains(&branch.spec.name)) {
-                tracing::error!(%error, "files that were staged may not be on disk yet");
+                tracing::error!(%error, "staged files may not be on disk yet");
             }
             tracing::error!(
                 branches = hanging.join(", "),
@@ -395,14 +399,14 @@ impl Staging {
         }
         // A directory may be on no branch but on one that is gone.
         if let Err(error) = self.migrate.keep_dirs(&area.branch) {
-            tracing::error!(%error, "directories may be in the staging area only; it stays mounted");
+            tracing::error!(%error, "some directories may exist only in the staging area; it stays mounted");
             return;
         }
         if self.context.metrics.get(Metric::StagedLeft) > 0
             && let Err(error) = self.write_back.sync_branches()
         {
             // Who unmounts a file system expects what is on it to stay.
-            tracing::error!(%error, "files that were staged may not be on disk yet");
+            tracing::error!(%error, "staged files may not be on disk yet");
         }
         let mut left = Vec::new();
         let walked = self.walk_staged(&mut |pool, dir, name, meta| {
@@ -421,7 +425,7 @@ impl Staging {
                 ?example,
                 error = ?walked.err(),
                 area = %area.branch.spec.path.display(),
-                "staged files found no branch to go to; they are kept in memory: make room and mount again before the machine is switched off"
+                "no branch can take these staged files; they are kept in memory: make room and mount again before the machine is switched off"
             );
             return;
         }
@@ -432,12 +436,12 @@ impl Staging {
     pub(crate) fn empty_staging(&self) {
         let Some(area) = &self.staged.area else { return };
         if let Err(error) = self.take_back_staged() {
-            tracing::error!(%error, "the staging area cannot be listed");
+            tracing::error!(%error, "cannot list the staging area");
         }
         let until = Instant::now() + LAST_PATIENCE;
         let mut waiting = self.all_free(area);
         if waiting.len() >= 1000 {
-            tracing::info!(files = waiting.len(), "staged files go to their branches");
+            tracing::info!(files = waiting.len(), "moving staged files to their branches");
         }
         loop {
             self.hand_to_workers(area, waiting);
@@ -522,7 +526,7 @@ impl Staging {
 /// How often the area is walked where names change under the walk.
 const MOST_WALKS: u32 = 20;
 
-/// What a caller is told whose file could not leave.
+/// The error for a caller whose file could not leave.
 fn failed(why: NotMoved) -> OpError {
     match why {
         NotMoved::NoRoom => OpError::NoRoom,

@@ -1,27 +1,28 @@
 //! Area: a new file waits in memory until its size and its fate are known (MRAM's Temporary-ramfs, on a stock kernel).
 //!
-//! The staging area is a branch of its own, a tmpfs or a directory on memory that keeps its contents, which no rule can
-//! name: files are created there, and leave for the branch that their rule chooses by the means by which any file
-//! changes its branch. So names, attributes, links, listings, open handles and inode numbers are what they are anywhere
-//! in the tree.
+//! The staging area is a branch of its own: a tmpfs, or a directory on memory that keeps its contents. No rule can name
+//! it. Files are created there, and leave for the branch that their rule chooses in the way in which any file changes
+//! its branch. So names, attributes, links, listings, open handles and inode numbers are what they are anywhere in the
+//! tree.
 //!
-//! Which new files wait, says the mode ([`placement::treatment`](crate::placement)): those whose place depends on a
-//! fact that they do not have yet, all of them, or none. The first kind leaves soon after its last writer closed it,
-//! together with others, or as it grows beyond the last size that a rule asks for.
+//! The mode says which new files wait ([`placement::treatment`](crate::placement)): those whose place depends on a fact
+//! that they do not have yet, all of them, or none. Files of the first kind leave together with others, soon after
+//! their last writer closed them. They leave earlier if they grow beyond the last size that a rule asks for.
 //!
 //! A file leaves ([`leave`]) when
+//!
 //! - it grows beyond `max_file`: under its writer, before the write that would;
 //! - it has been there for `max_age`;
 //! - memory gets short (`area`): those used longest ago first;
 //! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - the branches get full: it has its room before others take it ([`room`]);
 //! - it is renamed over a file of a branch, so that no power loss can take both;
-//! - a rule comes to decide that forbids it, or, where all files wait, whose list has neither `default` nor `any`;
-//!   where one decides from the first, nothing is staged;
+//! - a rule comes to decide that forbids it or, where all files wait, whose list has neither `default` nor `any`. Where
+//!   such a rule decides from the first, nothing is staged;
 //! - the tree is unmounted, or staging is no longer configured.
 //!
-//! What becomes of it decides `policy::staging`. Files that leave together do so in the order of their paths, so that
-//! neighbours lie together. One that is deleted before touches no disk.
+//! `policy::staging` decides what becomes of it. Files that leave together do so in the order of their paths, so that
+//! neighbours lie together. A file that is deleted before touches no disk.
 //!
 //! # What can go wrong
 //!
@@ -127,7 +128,7 @@ impl Staging {
             Ok(made) => Ok(Some(made)),
             Err(error @ OpError::Sys(rustix::io::Errno::EXIST | rustix::io::Errno::NAMETOOLONG)) => Err(error),
             Err(error) => {
-                tracing::debug!(%error, "a new file cannot be staged; it goes to its branch");
+                tracing::debug!(%error, "cannot stage a new file; it goes to its branch");
                 Ok(None)
             }
         }

@@ -1,12 +1,12 @@
 //! Room that was promised to what waits, and that nobody else may take.
 //!
-//! A staged file has been accepted, and its blocks are still free on the branches: who writes there would be given
-//! them, and the staged file, whose program was told that all is well, would find no place any more. So where the
-//! branches together have little more than was promised, what waits leaves first, and who writes afterwards is told
-//! that they are full, as without staging.
+//! A staged file has been accepted, but its blocks are still free on the branches. A writer there would get them, and
+//! the staged file, whose program was told that all is well, would no longer find a place. So where the branches
+//! together have little more than was promised, waiting files leave first. Later writers then get the error of a full
+//! branch, as without staging.
 //!
-//! Files that are made and writes that pass through the daemon wait for it ([`Staging::destage_before_write`]). Those
-//! that go past it are followed by the scheduler, which leaves them some room ([`MOST_AHEAD`]) while it looks away.
+//! Files that are made and writes that pass through the daemon wait for it ([`Staging::destage_before_write`]). The
+//! scheduler follows writes that bypass the daemon, and leaves them some room ([`MOST_AHEAD`]) until its next look.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ struct StagingRoom {
 const STALE: StagingRoom = StagingRoom { total: 0, free: 1 << 30, counts_inodes: true, inodes: 1 << 13 };
 
 impl StagingRoom {
-    /// Whether it is hardly more than what waits needs, when so many bytes more are written.
+    /// Whether the room is hardly more than waiting files need, after `need` more bytes were written.
     fn is_short(&self, area: &Area, need: u64) -> bool {
         if self.total == 0 {
             return false; // There is none, and nobody can take it.
@@ -52,7 +52,7 @@ impl StagingRoom {
 }
 
 impl Staging {
-    /// Lets what waits leave first where a write of so many bytes to a branch could take its room. Not under locks.
+    /// Lets waiting files leave first where a write of `need` bytes to a branch could take their room. Not under locks.
     pub(crate) fn destage_before_write(&self, branch: BranchId, need: u64) {
         if let Some(area) = self.staged.area.as_ref().filter(|area| area.branch.id != branch) {
             self.destage_if_short(area, need);
@@ -66,13 +66,13 @@ impl Staging {
         }
     }
 
-    /// Lets what waits leave where the branches have little more room than it needs, after a write of so many bytes.
-    /// Not under locks.
+    /// Lets waiting files leave where the branches have little more room than those need, after a write of `need`
+    /// bytes. Not under locks.
     pub(crate) fn destage_if_short(&self, area: &Area, need: u64) {
         if !self.is_short_of_room(area, need) {
             return;
         }
-        // Who comes meanwhile waits as well.
+        // A caller that comes meanwhile waits as well.
         let mut stuck = self.stuck.lock();
         if stuck.is_some_and(|since| since.elapsed() < RETRY) || !self.is_short_of_room(area, need) {
             return;

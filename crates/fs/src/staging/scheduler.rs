@@ -15,7 +15,7 @@ use crate::staging::{Staging, TICK};
 use crate::tree::dirs::modified_at;
 use crate::warning::{Warning, WarningSubject};
 
-/// Files that leave in one go, at most: between two batches it is looked again what is most urgent.
+/// Most files that leave in one go: between two batches the scheduler looks again for the most urgent.
 const BATCH: usize = 4096;
 
 impl Staging {
@@ -51,7 +51,7 @@ impl Staging {
     pub(crate) fn run(&self) {
         let Some(area) = &self.staged.area else { return };
         while !self.context.is_stopping() {
-            // What came to an end since the last look is told once more.
+            // Work that has ended since the last look is reported once more.
             let rested = area.queue.lock().is_at_rest();
             self.run_round(area);
             let taken_back = *self.taken_back.lock();
@@ -70,7 +70,7 @@ impl Staging {
     /// Ends the scheduler.
     pub(crate) fn stop(&self) {
         if let Some(area) = &self.staged.area {
-            // Who has looked already waits by now.
+            // A thread that has looked already waits by now.
             drop(area.queue.lock());
             area.wake.notify_all();
         }

@@ -1,11 +1,11 @@
 //! The threads that bring files to their branches: one for each branch, while it has something to do.
 //!
-//! Who wants many files to leave only decides where each goes, and hands them over. So a branch whose disk never
-//! answers holds up its own files, and no others. A worker that finds that a file belongs elsewhere by now, or that its
-//! branch has no room, hands it on.
+//! A caller that wants many files to leave only decides where each goes, and hands them over. So a branch whose disk
+//! never answers holds up its own files, and no others. A worker hands a file on when it finds that the file belongs
+//! elsewhere by now, or that its branch has no room.
 //!
-//! A branch *hangs* here when its worker has got no further with a file for [`HANGS`]. Nobody waits for such a branch
-//! who can do without: its files stay in memory until it answers, and what has to be freed is freed by others.
+//! A branch *hangs* here when its worker has got no further with a file for [`HANGS`]. Only callers that have to wait
+//! for it do. Its files stay in memory until it answers, and other branches free what has to be freed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +26,7 @@ use crate::warning::Warning;
 /// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that
 /// sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
-/// After so many failures in a row the rest of a worker's files wait for another time.
+/// Number of failures in a row after which the rest of a worker's files wait for another time.
 const HOPELESS: usize = 16;
 
 /// Where a file cannot go, as far as it was tried.
@@ -163,7 +163,7 @@ impl DestageWorkers {
         while let Some(leaving) = self.next(branch) {
             let file = id_of(&leaving.node);
             let staging = self.staging.upgrade();
-            // A panic is told by its hook, and ends nothing else.
+            // The panic hook reports a panic; it ends nothing else.
             let outcome = catch_unwind(AssertUnwindSafe(|| {
                 staging
                     .as_ref()
@@ -327,10 +327,10 @@ impl Staging {
                 let waited = HANGS.as_secs();
                 tracing::warn!(
                     branch,
-                    "it has not taken a file that leaves the staging area for {waited} s: its files stay in memory"
+                    "for {waited} s it has not taken a file from the staging area: its files stay in memory"
                 );
             } else {
-                tracing::info!(branch, "it takes files that leave the staging area again");
+                tracing::info!(branch, "it takes files from the staging area again");
             }
         }
     }

@@ -171,8 +171,8 @@ impl Tree {
         Ok(copies.pop().filter(|copy| !copy.online.guarded).map(|copy| (copy, commit)))
     }
 
-    /// As `copies`, without looking for new ones. Of a directory that was removed: those it had, in which there are no
-    /// names.
+    /// As `copies`, without looking for new ones. For a directory that was removed: the copies that it had, in which
+    /// there are no names.
     pub(crate) fn known_copies(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirCopies> {
         let known: SmallVec<[DirCopy; 2]> = {
             let state = dir.state.read();
@@ -191,7 +191,7 @@ impl Tree {
                 // That the daemon lacks something says nothing of the branch: there may be files.
                 Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
                 Err(error) => {
-                    tracing::warn!(branch = %self.placement.branch_name(copy.branch), %error, "directory cannot be opened");
+                    tracing::warn!(branch = %self.placement.branch_name(copy.branch), %error, "cannot open a directory");
                     failure = Some(error);
                 }
             }
@@ -233,10 +233,10 @@ impl Tree {
         }
     }
 
-    /// A directory was found under a name that is not the node's. When some copy of the node is still where the node
-    /// is, the found ones are another directory now: a branch that was away while it was renamed has come back, or
-    /// somebody renamed them on their branch. They are no copies of the node any more, and get a number of their own.
-    /// Else the node has moved; copies that were not found are none.
+    /// Handles a directory that was found under a name that is not the node's. If some copy of the node is still where
+    /// the node is, the found copies are another directory now. Either a branch that was away during a rename has come
+    /// back, or somebody renamed them on their branch. They are no longer copies of the node, and get a number of their
+    /// own. Otherwise the node has moved, and copies that were not found are no longer its copies.
     pub(crate) fn part(&self, node: &Arc<Node>, found: &[Backing]) {
         let (Some(dir), Some((parent, name))) = (node.dir(), node.place()) else { return };
         let known = dir.state.read().copies.clone();
@@ -246,7 +246,7 @@ impl Tree {
         {
             Ok((Ok(Some(meta)), dir)) => Backing::of(&dir.branch, &meta) == copy.backing,
             Ok((Ok(None), _)) => false,
-            // It cannot be looked at now: what is known stays.
+            // It cannot be looked at now: it keeps its known state.
             Ok((Err(_), _)) | Err(_) => true,
         };
         let stays = elsewhere.iter().any(is_at_its_place);
@@ -314,7 +314,7 @@ impl Tree {
                 }
                 Ok(_) => {}
                 Err(error) if error.is_own_want() => return Err(error),
-                Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "directory cannot be looked for"),
+                Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "cannot look for a directory"),
             }
         }
         dir.state.write().topology = topology;
@@ -403,9 +403,9 @@ impl Tree {
         Ok(dir)
     }
 
-    /// A directory and those above it whose copies on a branch were made here and are perhaps not on its disk yet, with
-    /// the one that they were made in: to be synced where nobody waits for it, before the only copy of a file comes
-    /// into them.
+    /// A directory and those above it whose copies on a branch were made here and are perhaps not on its disk yet. The
+    /// directory that holds the topmost of them is included. They are synced where nobody waits, before the only copy
+    /// of a file comes into them.
     pub(crate) fn unsynced_copies(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<Vec<(Arc<Node>, DirAt)>> {
         let mut unsynced = Vec::new();
         let mut at = Arc::clone(node);
@@ -429,13 +429,12 @@ impl Tree {
         change: impl FnOnce() -> OpResult<T>,
     ) -> OpResult<T> {
         let Some(dir) = node.dir() else { return change() };
-        let again = || copy.as_file().set_times(ENTRIES_CHANGED, KernelCache::REPLIED);
-        let changed = dir.times.changing(change, again);
+        let changed = KernelCache::dropping(
+            |cache| dir.times.changing(change, || copy.as_file().set_times(ENTRIES_CHANGED, cache)),
+            |_| self.forget_late_replies(node),
+        );
         if changed.is_ok() {
             dir.changes.note(copy);
-        }
-        if dir.times.may_race_with_reply() {
-            self.context.forget_attributes(node.id);
         }
         changed
     }
@@ -455,7 +454,7 @@ impl Tree {
         if dir.state.read().removed {
             return Err(OpError::Sys(Errno::NOENT));
         }
-        // Nor change what is copied, and leave out the copy.
+        // Nobody may change the source meanwhile either, and leave out the copy.
         let _attributes = lock_within(&dir.attributes, patience).ok_or(busy)?;
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();

@@ -1,20 +1,22 @@
-//! What is shown of a directory whose copies differ, and changes that copies still lack.
+//! What users see of a directory whose copies differ, and the changes that copies still lack.
 //!
 //! The pool never changes a disk that it was only asked to show. So copies of a directory that differ in owner, mode or
-//! ACL stay as they are, and what counts is decided in what is shown, which the kernel enforces ([`crate::rights`]).
-//! Only a change that was asked for is carried on: one that a copy missed while its branch was away, or could not
-//! follow (the others have a note of it that names the copy), and one that a kill interrupted (the copies have a mark
-//! that says all of it).
+//! ACL stay as they are. The pool chooses the rights that users see, which the kernel enforces ([`crate::rights`]).
+//! Only a requested change is carried on, in two cases:
 //!
-//! Compared are all copies before the first use of the directory, and again before its first use after a branch came or
-//! went ([`Tree::compare_once`]); beyond that, a look that finds modes or owners other than then has them compared.
+//! - A copy missed it while its branch was away, or could not follow. The others have a note of it that names the copy.
+//! - A kill interrupted it. The copies have a mark that holds all of it.
 //!
-//! Which copies count: those on branches that are online, but
-//! - no staging copy;
-//! - of roots none that holds nothing of its own, so that a fresh disk closes no pool; of only such ones, the first;
-//! - none on a branch that keeps no owners and modes, if another's does;
-//! - none that a change could not be carried over to;
-//! - none on a branch without ACLs that agrees with the others in all else.
+//! All copies are compared before the first use of the directory, and again before its first use after a branch came or
+//! went ([`Tree::compare_once`]). A look that finds other modes or owners than then has them compared as well.
+//!
+//! Copies on branches that are online count, except
+//!
+//! - staging copies;
+//! - roots that hold nothing of their own, so that a fresh disk closes no pool; if all are such, the first counts;
+//! - those on a branch that keeps no owners and modes, if another's does;
+//! - those that a change could not be carried over to;
+//! - those on a branch without ACLs that agree with the others in all else.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -52,7 +54,7 @@ pub(crate) struct Differing(RankedMutex<rank::TreeDiffering, DifferingDirs>);
 struct DifferingDirs {
     dirs: FxHashSet<Ino>,
     example: Option<(Ino, String)>,
-    /// How many there were when the log told of them last.
+    /// Their number when the log last reported them.
     reported: usize,
 }
 
@@ -88,7 +90,7 @@ impl Tree {
         if dir.alike.load(Ordering::Acquire) == topology {
             return Ok(false);
         }
-        // Whoever adds a copy meanwhile, or leaves one out, puts 0 there: then the next look compares again.
+        // A thread that adds a copy meanwhile, or leaves one out, puts 0 there: then the next look compares again.
         dir.alike.store(COMPARING, Ordering::Release);
         let changed = self.compare(node, dir).inspect_err(|_| dir.alike.store(0, Ordering::Release))?;
         let _unless_changed = dir.alike.compare_exchange(COMPARING, topology, Ordering::AcqRel, Ordering::Acquire);
@@ -124,7 +126,7 @@ impl Tree {
                 != divergence.map(|divergence| divergence.shown.clone()))
     }
 
-    /// What is remembered of copies that do not all have what is shown.
+    /// Describes copies whose rights are not all the ones that users see.
     fn divergence(
         &self,
         node: &Arc<Node>,
@@ -175,7 +177,7 @@ impl Tree {
                 Err(error) => {
                     dir.alike.store(0, Ordering::Release);
                     let branch = self.placement.branch_name(copy.branch);
-                    tracing::warn!(%branch, %error, "a directory's copy cannot be read; it is left out");
+                    tracing::warn!(%branch, %error, "cannot read a copy of a directory; it is left out");
                 }
             }
         }
@@ -236,8 +238,8 @@ impl Tree {
             _ => None,
         });
         let Some(Intention { rights, copies }) = begun else { return late };
-        // All copies are marked before the first is changed, and each loses its mark with the change: one that has none
-        // had the whole change, and perhaps later ones, or none of it. The marked ones get what it has.
+        // All copies are marked before the first is changed, and each loses its mark with the change. So a copy without
+        // a mark had either the whole change, and perhaps later ones, or none of it. The marked copies get its state.
         let is_settled = |seen: &InspectedCopy| {
             seen.mark.is_none() && seen.at.online.abilities.ownership && !self.branches.is_staging(seen.at.id())
         };
@@ -246,7 +248,7 @@ impl Tree {
         }
         let is_one =
             |seen: &InspectedCopy| matches!(seen.mark, Some(Mark::Changing(_))) || names(node, &copies, seen.id());
-        // Who is away now did not get it, or not all of it.
+        // Branches that are away now did not get it, or not all of it.
         let away: Vec<CopyId> = {
             let is_here = |copy: &CopyId| inspected.iter().any(|seen| names(node, &[*copy], seen.id()));
             copies.iter().filter(|copy| !is_here(copy)).copied().collect()
@@ -265,7 +267,7 @@ impl Tree {
                 late.branches.push(seen.at.id());
             }
         }
-        tracing::info!(dir = %String::from_utf8_lossy(&node.path()), others = others.len(), "finished the change of a directory that the last run left half done");
+        tracing::info!(dir = %String::from_utf8_lossy(&node.path()), others = others.len(), "finished a directory change that the last run left half done");
         late.changed = !done.is_empty();
         reread(inspected, &done);
         late
@@ -318,7 +320,7 @@ impl Tree {
         counted
     }
 
-    /// What is shown of these copies.
+    /// The rights that users see of these copies.
     fn rule(&self, counted: &[&InspectedCopy]) -> ShownRights {
         let rights = |inspected: &[&InspectedCopy]| inspected.iter().map(|seen| seen.rights()).collect::<Vec<Rights>>();
         if self.context.settings().directories == DirectoryRule::First {
@@ -334,7 +336,7 @@ impl Tree {
         shown(&rights(&full))
     }
 
-    /// Counts a directory whose copies differ, or that it is none any more; the first is told in the log.
+    /// Counts a directory whose copies differ, or takes it out of the count. The log reports the first.
     fn note_differing(&self, node: &Arc<Node>, inspected: Option<&[InspectedCopy]>) {
         let mut met = self.differing.0.lock();
         let Some(inspected) = inspected else {
@@ -375,7 +377,7 @@ impl Tree {
         })
     }
 
-    /// The copy whose attributes users see, besides what is shown of owner, mode and ACLs.
+    /// The copy whose other attributes users see, besides owner, mode and ACLs.
     pub(crate) fn ruling_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
         let copies = self.copies(node)?;
         let model: Option<BranchId> = dir.state.read().divergence.as_ref().and_then(|divergence| divergence.model);
@@ -384,7 +386,7 @@ impl Tree {
         chosen.cloned().ok_or(OpError::Offline)
     }
 
-    /// The value of an ACL that is shown of a directory whose copies differ; `None`: ask [`Tree::ruling_copy`].
+    /// The value of an ACL that users see of a directory whose copies differ; `None`: ask [`Tree::ruling_copy`].
     pub(crate) fn shown_acl(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<Option<Vec<u8>>> {
         let Some(dir) = node.dir().filter(|_| name == ACCESS || name == DEFAULT) else { return Ok(None) };
         self.refresh(node, dir)?;

@@ -28,12 +28,13 @@ use crate::tree::dirs::DirCopies;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, note_change};
 
 impl Tree {
-    /// Does the same to every writable copy of a directory. Of a change of rights it is said which: all copies are
-    /// equal in them afterwards.
+    /// Does the same to every writable copy of a directory. `change` names a change of rights, in which all copies are
+    /// equal afterwards.
     pub(crate) fn change_dir(
         &self,
         node: &Arc<Node>,
         change: Option<&RightsChange>,
+        cache: KernelCache,
         call: impl Fn(&FileAt) -> OpResult<()>,
     ) -> OpResult<()> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
@@ -45,7 +46,7 @@ impl Tree {
             _ => None,
         };
         copies.iter().for_each(|copy| dir.changes.note(copy));
-        self.change_copies(node, &copies, wanted.as_ref(), KernelCache::REPLIED, call)?;
+        self.change_copies(node, &copies, wanted.as_ref(), cache, call)?;
         if change.is_some() && wanted.is_none() {
             // What a kill left half done is over: the copies that are away now get this change.
             unmark(&copies);
@@ -198,7 +199,7 @@ impl Tree {
         self.branches.list.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
     }
 
-    /// A branch's root that holds nothing yet is about to get an entry: it gets what is shown of the root first.
+    /// Gives a branch's root that holds nothing yet the rights that users see of the root, before it gets an entry.
     pub(crate) fn prepare_root(&self, at: &DirAt) {
         let Some(dir) = self.root.dir() else { return };
         let is_empty = || {
@@ -281,6 +282,6 @@ fn mark(copy: &DirAt, intention: &Intention) {
     let (dir, intention) = (Arc::clone(&copy.fd), intention.clone());
     if let Err(error) = guarded(copy, move || relocate::mark_changing(dir.as_fd(), &intention)) {
         // Then a kill in the midst leaves copies that differ, and what all allow is shown.
-        tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be marked");
+        tracing::debug!(branch = %copy.branch.spec.name, %error, "cannot mark a directory's change");
     }
 }

@@ -46,8 +46,29 @@ impl Tree {
         KernelCache::invalidate_after(change, |_| self.context.forget_attributes(node))
     }
 
-    /// Whether the kernel may keep a file's attributes that were read before this is asked. Not as long as somebody may
-    /// have the file mapped for writing past the daemon: neither a store nor the end of the mapping is told to anybody.
+    /// As [`Tree::change_unasked`], for what the kernel has asked for, where the reply brings no attributes: it reads
+    /// them anew by itself, unless an error says that nothing changed.
+    pub(crate) fn change_without_reply<T>(
+        &self,
+        node: &Node,
+        change: impl FnOnce(KernelCache) -> OpResult<T>,
+    ) -> OpResult<T> {
+        KernelCache::dropping(change, |done| match done {
+            Ok(_) => self.forget_late_replies(node),
+            Err(_) => self.context.forget_attributes(node.id),
+        })
+    }
+
+    /// After a change that the kernel knows of: has it forget attributes if the reply to a look from before may reach
+    /// it later.
+    pub(crate) fn forget_late_replies(&self, node: &Node) {
+        if self.lookups.any() || node.looks.may_be_answered_late() {
+            self.context.forget_attributes(node.id);
+        }
+    }
+
+    /// Whether the kernel may keep a file's attributes that were read before this call. It may not while somebody may
+    /// have the file mapped for writing past the daemon: no store, and no end of the mapping, is reported.
     pub(crate) fn is_cacheable(&self, node: &Node) -> bool {
         let Some(file) = node.file() else { return true };
         if !file.state.read().shared_mapping {

@@ -32,7 +32,7 @@ impl InspectedCopy {
         let dir = Arc::clone(&at.fd);
         let found = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
         let FoundAttributes { attributes, mark, plain_mark, note } = found;
-        // Whoever may write to the directory may set this one, so it counts only where there is no other.
+        // Anybody who may write to the directory may set this one, so it counts only where there is no other.
         let mark = mark.or((plain_mark && at.online.guarded).then_some(Mark::Behind));
         Ok(InspectedCopy { at, meta, attributes, mark, note })
     }
@@ -96,7 +96,7 @@ impl InspectedCopy {
         match done {
             Ok(lost) if lost.is_empty() => return true,
             Ok(lost) => {
-                tracing::warn!(%branch, path = ?path(), ?lost, "cannot keep all of a directory's owner, mode and ACLs here");
+                tracing::warn!(%branch, path = ?path(), ?lost, "cannot keep a directory's owner, mode and ACLs in full here");
             }
             Err(error) => {
                 tracing::warn!(%branch, path = ?path(), %error, "cannot set owner, mode or ACLs of a directory here");
@@ -163,7 +163,7 @@ pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
             Err(error) if error.is_full() => full = Some(error),
             // Where copies differ later, what all of them allow is shown.
             Err(error) => {
-                tracing::debug!(branch = %copy.branch.spec.name, %error, "a directory's change cannot be noted");
+                tracing::debug!(branch = %copy.branch.spec.name, %error, "cannot note a directory's change");
             }
         }
     }

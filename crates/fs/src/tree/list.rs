@@ -153,6 +153,7 @@ impl Tree {
     /// Node and attributes of an entry, with one more reference, as `lookup` would give them.
     pub(crate) fn lookup_entry(&self, parent: NodeId, listing: &Listing, entry: &DirEntry) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
+        let _under_way = self.lookups.begin();
         let parent = self.dir_node(parent)?;
         let moves = parent.dir().map(|dir| dir.moves.load(Ordering::Acquire));
         let found = match entry.copy.and_then(|copy| listing.copies.get(copy)) {
@@ -169,7 +170,9 @@ impl Tree {
             Some(found) => found,
             None => self.probe(&parent, &entry.name)?.ok_or(OpError::Sys(Errno::NOENT))?,
         };
-        self.intern(&parent, &entry.name, &found).map(|(_, attr)| attr)
+        let (node, attr) = self.intern(&parent, &entry.name, &found)?;
+        node.looks.note();
+        Ok(attr)
     }
 
     /// The inode numbers of a directory and of its parent (of the root: its own twice), for `.` and `..`.

@@ -39,8 +39,11 @@ impl Tree {
     /// Finds a name and gives its node one more reference.
     pub(crate) fn lookup(&self, parent: NodeId, name: &OsStr) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
+        let _under_way = self.lookups.begin();
         let parent = self.dir_node(parent)?;
-        self.lookup_in(&parent, name).map(|(_, attr)| attr)
+        let (node, attr) = self.lookup_in(&parent, name)?;
+        node.looks.note();
+        Ok(attr)
     }
 
     /// As `lookup`, for callers that hold the rename lock.
@@ -88,8 +91,8 @@ impl Tree {
             }
         }
         match failure {
-            // Not found where we could look, and we could not look everywhere: a branch that went away just now is
-            // skipped as one that is away, anything else must not become "there is none".
+            // The name was not found, and not every branch could be searched. A branch that went away just now is
+            // skipped like an absent one. Any other error must not become "there is none".
             Some(OpError::Offline | OpError::Sys(Errno::NOTCONN | Errno::TIMEDOUT)) if copies.len() > 1 => {
                 Ok(MergedEntry { at, moves: None })
             }
@@ -98,8 +101,8 @@ impl Tree {
         }
     }
 
-    /// Of several finds, keeps what users see: all copies of a directory; of files the newest, and the others are
-    /// reported.
+    /// Of several finds, keeps what users see: all copies of a directory; the newest of several files. The other files
+    /// are reported.
     fn settle(&self, parent: &Arc<Node>, name: &OsStr, mut found: MergedEntry) -> MergedEntry {
         let directories = found.at.iter().filter(|(_, meta)| meta.kind == FileKind::Directory).count();
         if found.at.len() == 1 || directories == found.at.len() {
@@ -180,13 +183,13 @@ impl Tree {
             node.kind == meta.kind
                 && node.file().is_some_and(|file| {
                     let state = file.state.read();
-                    // Asked without a check: an old look at a name must not change what is known of its inode.
+                    // Without a check: an old look at a name must not change the state of its inode.
                     let born = self.inodes.born(inode_key(&dir.online, meta)).or(meta.btime);
                     !state.unlinked && state.backing == backing && node.born == born
                 })
         };
-        // A node that does not fit goes only for a file that is there: what was seen may be gone, and its inode another
-        // file's.
+        // A node that does not fit goes only for a file that is there: the file that was seen may be gone, and its
+        // inode another file's.
         let unfit = self.nodes.find(backing).is_some_and(|node| !fits(&node));
         if self.is_old_look(dir, name, meta, unfit) {
             return None;
@@ -213,8 +216,8 @@ impl Tree {
             };
             if !known(&file.state.read().names) {
                 let mut state = file.state.write();
-                // It was seen before the lock was held; whoever gave the file another name since holds the lock as
-                // well.
+                // The name was seen before the lock was held; a thread that gave the file another name since holds the
+                // lock as well.
                 if !known(&state.names)
                     && state.backing == backing
                     && let Ok(now) = dir.stat(name)
@@ -230,8 +233,9 @@ impl Tree {
         Some(node)
     }
 
-    /// What was seen of a name is not so any more. Looked at only where it speaks against what is known of its inode
-    /// (or `doubted`): an old look at an inode that is another file's by now must not take that one's number away.
+    /// Whether a name has changed since it was seen. The check runs only where the old look contradicts the known state
+    /// of the inode (or is `doubted`). An old look at an inode that is another file's by now must not take that file's
+    /// number away.
     fn is_old_look(&self, dir: &DirAt, name: &OsStr, meta: &Meta, doubted: bool) -> bool {
         (doubted || self.inodes.contradicts(inode_key(&dir.online, meta), meta.btime))
             && !dir.stat(name).is_ok_and(|now| (now.ino, now.btime, now.kind) == (meta.ino, meta.btime, meta.kind))
@@ -290,6 +294,7 @@ impl Tree {
     pub(crate) fn getattr(&self, node: NodeId) -> OpResult<Attr> {
         let _names = self.rename_lock.read();
         let node = self.node(node)?;
+        node.looks.note();
         self.attr_of(&node)
     }
 
@@ -428,8 +433,8 @@ impl Tree {
     }
 }
 
-/// What a file is that was found under a name, on a file system where each name may have a size of its own (FUSE) or an
-/// old one (networks): as those see it who have it open. The kernel appends at the end that it was told last.
+/// Attributes of a file as its users see it. On some file systems a name may show a size of its own (FUSE) or an old
+/// one (networks). So an open handle is asked, if there is one: the kernel appends at the end that it learned last.
 fn seen_by_its_users(node: &Node, found: &Meta) -> Meta {
     let handle = node.file().and_then(|file| file.state.read().any_handle());
     handle.and_then(|handle| handle.current().stat().ok()).unwrap_or(*found)

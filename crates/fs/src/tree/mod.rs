@@ -32,6 +32,7 @@ use crate::error::{OpError, OpResult};
 use crate::ground::locks::rank::Ranked;
 use crate::ground::locks::{RankedMutex, RankedMutexGuard, RankedRwLock, rank};
 use crate::inode_map::InodeMap;
+use crate::node::looks::Lookups;
 use crate::node::{DirState, Node, NodeId, NodeTable};
 use crate::placement::Placement;
 use crate::relocate::CopyId;
@@ -48,18 +49,20 @@ pub(crate) struct Tree {
     pub(crate) root: Arc<Node>,
     pub(crate) inodes: Arc<InodeMap>,
     pub(crate) dir_fds: dirs::DirFds,
-    /// Shared by commits of moves on branches that may be slow; exclusive while a directory changes its place, so that
-    /// it waits for them before it keeps others from resolving names.
+    /// Shared by commits of moves on branches that may be slow. Exclusive while a directory changes its place: that
+    /// waits for the commits before it keeps others from resolving names.
     pub(crate) slow_commits: RankedRwLock<rank::TreeSlowCommits, ()>,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RankedRwLock<rank::TreeNames, ()>,
+    /// Those of users.
+    lookups: Lookups,
     /// What branches may have made although they did not say so.
     orphans: RankedMutex<rank::TreeOrphans, Vec<orphans::OrphanName>>,
     /// Directories whose copies differ.
     differing: equal::Differing,
     /// Of directories by number: their copies on branches that are away.
     copies_away: RankedMutex<rank::TreeCopiesAway, FxHashMap<Ino, Vec<CopyId>>>,
-    /// A file on several branches was told of since the mount.
+    /// A file on several branches has been reported since the mount.
     duplicates_told: AtomicBool,
     /// Names given in hidden places.
     temp_names: AtomicU64,
@@ -83,6 +86,7 @@ impl Tree {
             dir_fds: dirs::DirFds::new(),
             slow_commits: RankedRwLock::new(()),
             rename_lock: RankedRwLock::new(()),
+            lookups: Lookups::default(),
             orphans: RankedMutex::default(),
             differing: equal::Differing::default(),
             copies_away: RankedMutex::default(),

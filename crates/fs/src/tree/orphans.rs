@@ -1,8 +1,8 @@
-//! Names that a branch may have made, and that nobody got: its answer was lost or came too late, or what was to be done
-//! next with the new name failed. They go at once where the branch answers, else when it is back, before anybody looks
-//! at it; else they would hide what was made elsewhere meanwhile.
+//! Names that a branch may have made, and that no caller got. The branch's answer was lost or came too late, or the
+//! next step with the new name failed. Such names are removed at once where the branch answers, else when it is back,
+//! before anybody looks at it. Otherwise they would hide what was made elsewhere meanwhile.
 //!
-//! Known until the daemon ends. One that is killed leaves what it was making, an empty file.
+//! They are known until the daemon ends. A killed daemon leaves what it was making, an empty file.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -101,10 +101,10 @@ impl Tree {
                 let (branch, path) = (BranchUuid(dir.online.uuid), path_of(parent, name));
                 self.orphans.lock().push(OrphanName { branch, path, made });
                 // While it is in use somebody else might get the name.
-                dir.branch.take_offline_if(&dir.online, "it does not say whether it has made something".to_owned());
+                dir.branch.take_offline_if(&dir.online, "it did not confirm a creation".to_owned());
             }
             Err(error) if !error.is_missing() => {
-                tracing::warn!(%error, branch = %dir.branch.spec.name, name = %name.display(), "what was made, and told to nobody, stays");
+                tracing::warn!(%error, branch = %dir.branch.spec.name, name = %name.display(), "cannot remove an entry whose creation was reported as failed");
             }
             _ => {}
         }

@@ -21,8 +21,9 @@ pub(crate) struct HeldNumber {
 }
 
 impl Tree {
-    /// Before the last name of a file goes: what is known of its inode is forgotten afterwards, and until then nobody
-    /// may get that inode for another file, so it is kept open. `None` when nothing is known of it, or names are left.
+    /// Holds the inode of a file before its last name goes. The number of the inode is forgotten afterwards; until then
+    /// nobody may get the inode for another file, so it is kept open. `None` when no number is stored for it, or names
+    /// are left.
     pub(crate) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
         let key = inode_key(&dir.online, meta);
         if meta.nlink > 1 || self.inodes.born(key).is_none() {
@@ -38,14 +39,19 @@ impl Tree {
         }
     }
 
-    /// Steps: 1. look into every copy; 2. remove the copies one after the other; 3. when one will not go (somebody put
-    /// something there behind our back), make the removed ones again. A crash between leaves an empty directory, which
-    /// is the same as not having removed it.
+    /// Removes a directory with all its copies:
+    ///
+    /// 1. Look into every copy.
+    /// 2. Remove the copies one after the other.
+    /// 3. If one cannot be removed because somebody put something there behind the pool's back, make the removed ones
+    ///    again.
+    ///
+    /// A crash between leaves an empty directory, which is the same as not having removed it.
     pub(crate) fn remove_dir(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<()> {
         self.remove_dir_for(node, name, &[], || Ok(()))
     }
 
-    /// As `remove_dir`, for a directory that `rename` replaces on some branches: it is found empty first, then `rename`
+    /// As `remove_dir`, for a directory that `rename` replaces on some branches. It is found empty first, then `rename`
     /// is called, then the copies that it did not replace go. Nothing is gone when `rename` fails.
     pub(crate) fn remove_dir_for(
         &self,
@@ -95,7 +101,7 @@ impl Tree {
             state.removed = true;
             state.copies.clone()
         };
-        // Who makes a listing holds it, and may wait for a commit.
+        // A thread that makes a listing holds it, and may wait for a commit.
         drop(commit);
         self.forget_differing(node);
         *dir.listing.lock() = None;
@@ -131,7 +137,7 @@ impl Tree {
             Ok(())
         });
         if let Err(error) = noted {
-            tracing::warn!(branch = %above.branch.spec.name, %error, "a directory's copy could not be made again");
+            tracing::warn!(branch = %above.branch.spec.name, %error, "cannot restore a copy of a directory");
         }
     }
 
@@ -159,8 +165,9 @@ impl Tree {
     }
 }
 
-/// Before the last name goes of what the daemon has no handle of, however many have it open (pipes, devices): a way to
-/// its inode, as long as the kernel knows it. Files of data are left alone: what they occupy must be free at once.
+/// Holds a way to the inode of a pipe or device before its last name goes, as long as the kernel knows it. The daemon
+/// has no handle of such a file, however many processes have it open. Regular files are left alone: their room must be
+/// free at once.
 pub(crate) fn keep_special(dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<Box<FileAt>> {
     let is_special = meta.kind != FileKind::File && meta.nlink <= 1;
     is_special.then(|| dir.refer(name).ok().map(Box::new)).flatten()

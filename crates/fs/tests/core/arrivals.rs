@@ -1,4 +1,4 @@
-//! What is said of a branch that comes or goes: that it is there only while the tree shows it.
+//! A branch that comes or goes is reported as there only while the tree shows it.
 
 use std::ffi::OsStr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -42,7 +42,7 @@ fn a_branch_is_said_to_be_online_as_long_as_the_kernel_may_keep_what_it_showed_a
     assert!(is_online(&pool));
     let seen = Arc::<Seen>::default();
     let looks = Arc::clone(&seen);
-    pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(move || looks.look()), register: None }));
+    pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(move |_| looks.look()), register: None }));
     let _once = seen.pool.set(Arc::downgrade(&pool));
     for _ in 0..3 {
         bench.take_away(2);
@@ -84,4 +84,31 @@ fn an_fsync_of_a_directory_fails_where_a_branch_that_went_away_may_have_lost_its
     assert!(is_online(&pool));
     assert_eq!(pool.fsync_dir(changed, false), lost, "what came back may lack it");
     assert_eq!(pool.fsync_dir(changed, false), Ok(()));
+}
+
+#[test]
+fn a_sync_of_all_fails_where_a_branch_that_went_away_may_have_lost_its_last_change() {
+    let mut bench = Bench::new(Ground::Memory);
+    let pool = bench.assemble(2);
+    let lost = Err(OpError::Sys(Errno::IO));
+    put(&pool, NodeId::ROOT, "first.log", b"text");
+    assert_eq!(pool.sync_all(), Ok(()));
+
+    bench.take_away(2);
+    pool.probe_now();
+    assert_eq!(pool.sync_all(), Ok(()), "nothing is missing on it");
+    put(&pool, NodeId::ROOT, "elsewhere", b"text");
+    assert_eq!(pool.sync_all(), Ok(()));
+
+    bench.give_back(2);
+    pool.probe_now();
+    put(&pool, NodeId::ROOT, "second.log", b"text");
+    bench.take_away(2);
+    pool.probe_now();
+    assert_eq!((pool.sync_all(), pool.sync_all()), (lost, lost), "whoever asks is told");
+
+    bench.give_back(2);
+    pool.probe_now();
+    assert_eq!(pool.sync_all(), lost, "what came back may lack it");
+    assert_eq!(pool.sync_all(), Ok(()));
 }

@@ -21,7 +21,7 @@ use crate::races::WRITE;
 const LOGS_TO_SLOW: usize = 3;
 const FILES: usize = 600;
 
-/// A pool whose branch `fast` has so many logs, in ten directories.
+/// A pool whose branch `fast` has `count` logs, in ten directories.
 fn with_logs(count: usize) -> (Bench, Arc<Pool>) {
     // Whatever file system the temporary folder is on: there are batches in memory.
     let bench = Bench::new(Ground::Memory);

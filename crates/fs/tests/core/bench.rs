@@ -219,23 +219,23 @@ fn when_all(name: &str, conditions: Vec<Condition>, to: &str) -> RuleSpec {
 
 /// The kernel's side of a mount that nobody has mounted.
 pub(crate) struct FakeKernel {
-    /// Called whenever the kernel is to forget something.
-    pub(crate) forgets: Box<dyn Fn() + Send + Sync>,
+    /// Called whenever the kernel is to forget something: of one node, or all names.
+    pub(crate) forgets: Box<dyn Fn(Option<NodeId>) + Send + Sync>,
     /// What comes of a registration for passthrough, which is not given without.
     pub(crate) register: Option<Box<dyn Fn() -> std::io::Result<PassthroughToken> + Send + Sync>>,
 }
 
 impl Kernel for FakeKernel {
-    fn drop_attributes(&self, _: NodeId) {
-        (self.forgets)();
+    fn drop_attributes(&self, node: NodeId) {
+        (self.forgets)(Some(node));
     }
 
-    fn drop_contents(&self, _: NodeId) {
-        (self.forgets)();
+    fn drop_contents(&self, node: NodeId) {
+        (self.forgets)(Some(node));
     }
 
     fn drop_names(&self) {
-        (self.forgets)();
+        (self.forgets)(None);
     }
 
     fn gives_passthrough(&self) -> bool {

@@ -150,7 +150,7 @@ fn passed_through() -> (Scene, Arc<AtomicI32>) {
         0 => Ok(Arc::new(()) as PassthroughToken),
         error => Err(std::io::Error::from_raw_os_error(error)),
     };
-    scene.pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(|| ()), register: Some(Box::new(register)) }));
+    scene.pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(|_| ()), register: Some(Box::new(register)) }));
     (scene, fails)
 }
 

@@ -14,7 +14,7 @@ use crate::bench::{BRANCHES, has_room_always, place_name};
 use crate::model::{Attrs, Content, Key, Model, Ref};
 use crate::world::{Done, World, fail};
 
-/// Every path on the branches that are there, and who has it.
+/// Every path on the branches that are there, and the branches that have it.
 type OnDisk = BTreeMap<String, Vec<(usize, std::fs::Metadata)>>;
 
 /// The paths on the branches that are there.
@@ -22,7 +22,7 @@ pub(crate) fn paths_on_disk(world: &World) -> BTreeSet<String> {
     on_disk(world).into_keys().collect()
 }
 
-/// Who has what, for a trace.
+/// Which branches have what, for a trace.
 pub(crate) fn where_all_is(world: &World) -> Vec<String> {
     on_disk(world).iter().map(|(path, copies)| format!("{path}@{}", branches_of(copies).join("+"))).collect()
 }
@@ -279,7 +279,7 @@ fn attributes(world: &mut World, path: &str, what: Ref, attr: &Attr) -> Done {
     Ok(())
 }
 
-/// Everybody who has a file open reads what is in it, named or not.
+/// Every open handle reads the contents of its file, named or not.
 fn open_files(world: &mut World, seen: &Model) -> Done {
     let named: BTreeSet<Key> = seen.names().into_iter().filter_map(|name| file_of(name.3)).collect();
     for open in world.opens.clone() {

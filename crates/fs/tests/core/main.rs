@@ -3,6 +3,7 @@
 //! - `model`: what users should see; `world`: a pool beside a model, and the operations on both
 //! - `ops`: operations and their generator; `check`: comparing the two, and what must hold on the branches
 //! - `calls`: how many system calls an operation may cost
+//! - `kernel`: what the kernel is told to forget
 //! - `sequences`, `threads`: generated runs; `races`, `arrivals`, `batches`, `dir_times`, `staging`, `regressions`:
 //!   single statements; kills are `tests/kills`
 //!
@@ -16,6 +17,7 @@ mod bench;
 mod calls;
 mod check;
 mod dir_times;
+mod kernel;
 mod model;
 mod ops;
 mod races;

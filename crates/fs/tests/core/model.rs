@@ -133,7 +133,7 @@ impl Model {
         self.remove(dir, name);
     }
 
-    /// Forgets files that have no name, but for those held open.
+    /// Forgets files that have no name, except those held open.
     pub(crate) fn bury(&mut self, held: &BTreeSet<Key>) {
         self.files.retain(|key, file| file.links > 0 || held.contains(key));
     }

@@ -20,7 +20,7 @@ use crate::world::{Done, fail, pattern};
 
 const WORKERS: usize = 4;
 const SHARED: [&str; 4] = ["one", "two", "three", "four"];
-/// So long without a single operation is a deadlock.
+/// This time without a single operation is a deadlock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const READ: OpenRequest =

@@ -43,6 +43,8 @@ pub(crate) struct World {
     pub(crate) rules: usize,
     /// The branch that is away, and the paths on the others then.
     pub(crate) away: Option<usize>,
+    /// A branch went away since the last sync of all that succeeded: it may have lost something.
+    pub(crate) may_have_lost: bool,
     pub(crate) draining: bool,
     writes: u32,
     /// A write to a file with several names ended on a full branch.
@@ -105,6 +107,7 @@ impl World {
             known: BTreeMap::new(),
             rules,
             away: None,
+            may_have_lost: false,
             draining: false,
             writes: 0,
             is_cut: false,
@@ -462,7 +465,13 @@ impl World {
                 self.pool().move_all_queued();
                 Ok(())
             }
-            Op::Sync => synced("sync", self.pool().sync_all()),
+            Op::Sync => match self.pool().sync_all() {
+                Err(OpError::Sys(Errno::IO)) if self.may_have_lost => Ok(()),
+                done => {
+                    self.may_have_lost &= done.is_err();
+                    synced("sync", done)
+                }
+            },
             Op::Fsync { handle } => match self.pick_open(handle, false) {
                 Some(open) => synced("fsync", self.pool().fsync(open.handle, false)),
                 None => Ok(()),
@@ -482,7 +491,7 @@ impl World {
                 // What changes while it is away is younger, also by a clock that only ticks.
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 self.bench.take_away(branch);
-                self.away = Some(branch);
+                (self.away, self.may_have_lost) = (Some(branch), true);
                 self.pool().probe_now();
                 Ok(())
             }

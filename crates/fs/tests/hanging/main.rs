@@ -312,7 +312,7 @@ fn a_sync_of_everything_brings_the_files_of_the_others_to_their_branches() {
     assert!(scene.is_on("a-big", "slow"), "it was waited for");
 }
 
-/// So many small files that a leaver has them in hand for a while, the first `a-0000`.
+/// Makes enough small files to keep a leaver busy for a while; the first is `a-0000`.
 fn many(scene: &Scene) {
     for number in 0..3000 {
         put(&scene.pool, NodeId::ROOT, &format!("a-{number:04}"), b"small");

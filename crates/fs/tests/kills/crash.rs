@@ -43,7 +43,7 @@ fn is_staged(seed: u64) -> bool {
     (seed / 2).is_multiple_of(2)
 }
 
-/// Not a test of its own: does nothing unless it is asked to.
+/// Not a test of its own: does nothing without its environment variables.
 #[test]
 fn child() {
     let (Ok(root), Ok(seed)) = (std::env::var(ROOT), std::env::var(SEED)) else { return };
@@ -126,8 +126,8 @@ fn allow_half_writes(world: &World, before: &Model, after: &mut Model) {
     }
 }
 
-/// Of a directory whose copies had each another mode when the kill came, what both allow: nothing is opened, nobody is
-/// lost.
+/// The state of a directory whose copies had different modes when the kill came: what both allow. Nothing is opened,
+/// nobody is lost.
 fn half_changed(before: &Model, after: &Model) -> Option<Model> {
     let mut between = before.clone();
     for (key, dir) in &mut between.dirs {

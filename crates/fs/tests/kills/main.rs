@@ -1,8 +1,8 @@
-//! Kills of a process that has a pool; see `crash`. What compares a pool with its model is that of `core`.
+//! Kills of a process that has a pool; see `crash`. The comparison of a pool with its model is that of `core`.
 //!
-//! A test binary of its own, for it starts processes, and `core` has pools: a child has every descriptor of its parent
-//! until it runs a program, and with them the locks on branches and the files that are open. To a pool of another
-//! thread its branches would be in use.
+//! This is a test binary of its own, because it starts processes while `core` has pools. A child has every descriptor
+//! of its parent until it runs a program, and with them the locks on branches and the open files. A pool of another
+//! thread would find its branches in use.
 //!
 //! Needs root. `UMBRELLA_MODEL_SECONDS` and `UMBRELLA_MODEL_SEED` are as for `core`.
 #![expect(dead_code, reason = "`core` uses the rest")]

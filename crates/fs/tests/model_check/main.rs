@@ -1,7 +1,7 @@
-//! Every lock and every call to a branch may be where another thread goes on: a model checker decides at each which
-//! one, over and over, on real pools over small file systems in memory.
+//! Every lock and every call to a branch is a point where another thread may go on. A model checker decides at each
+//! which one, over and over, on real pools over small file systems in memory.
 //!
-//! What it cannot see: what two processors do between two such points, and calls that last.
+//! It does not see what two processors do between two such points, nor calls that last.
 //!
 //! `cargo test -p umbrella-fs --features model-check --test model_check`, as root. `UMBRELLA_MODEL_SEED` is the seed,
 //! `UMBRELLA_MODEL_RUNS` says how often each model runs. A failure prints the seed, and the schedule for
@@ -46,8 +46,8 @@ fn a_directory_that_changes_its_name_during_a_move_takes_the_file_along() {
     });
 }
 
-/// The directory that it goes to is on the file's branch only, and locked while the branch is asked; nobody may wait
-/// for the other then.
+/// The directory that it goes to is on the file's branch only, and is locked during calls to the branch. Nobody may
+/// wait for the other then.
 #[test]
 fn a_file_that_goes_to_another_directory_as_it_moves_arrives() {
     explore(|| {

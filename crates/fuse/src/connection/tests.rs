@@ -127,7 +127,7 @@ fn any_beginning_is_an_agreement_or_an_error() {
             bytes[..length].copy_from_slice(&sound[..length]);
         }
         rustix::io::write(&kernel, &bytes).unwrap();
-        // A later version than ours is asked to begin anew.
+        // A kernel with a later version than ours has to begin anew.
         let _ = rustix::net::shutdown(&kernel, rustix::net::Shutdown::Write);
         let Ok(agreed) = agree(&device, random.random(), |_, _| Ok(())) else { continue };
         agreed.answer(&device, Some(random.random_range(2..4096))).unwrap();

@@ -71,7 +71,7 @@ impl Ring {
         tail.store(now.wrapping_add(1), Ordering::Release);
     }
 
-    /// Hands commands over and waits for so many completions.
+    /// Hands `commands` commands over and waits for `completions` completions.
     fn enter(&self, commands: u32, completions: u32) -> io::Result<()> {
         let flags = if completions > 0 { IoringEnterFlags::GETEVENTS } else { IoringEnterFlags::empty() };
         // SAFETY: works on the ring's own memory and on what its commands name.

@@ -1,8 +1,8 @@
 //! Requests from `/dev/fuse`: threads that read, each with a buffer of its own.
 //!
-//! Before a thread begins with a request it sees to it that another one waits for the next: a handler that waits for
-//! something keeps nobody else waiting, up to a stated number of threads. They end when twice as many wait as stay in
-//! any case.
+//! Before a thread begins with a request, it makes sure that another one waits for the next. So a handler that waits
+//! for something keeps nobody else waiting, up to a stated number of threads. Threads end when twice as many wait as
+//! stay in any case.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -64,7 +64,7 @@ struct ReaderThreads {
 pub struct DeviceThreads(pub(crate) Weak<DeviceReaders>);
 
 impl DeviceThreads {
-    /// Keeps so many from now on, at least 2. Without effect over io_uring.
+    /// Keeps this number of threads from now on, at least 2. Without effect over io_uring.
     pub fn keep(&self, threads: usize) {
         if let Some(readers) = self.0.upgrade() {
             readers.keep(threads.max(2));
@@ -79,7 +79,7 @@ impl DeviceReaders {
         Arc::new(DeviceReaders { device, server, limits, least, state, changed, threads })
     }
 
-    /// So many threads stay from now on. Those that are too many end after their next request.
+    /// Keeps `least` threads from now on. Surplus threads end after their next request.
     fn keep(self: &Arc<DeviceReaders>, least: usize) {
         self.least.store(least, Ordering::Relaxed);
         let lacking = self.change(|state| {
@@ -121,7 +121,7 @@ impl DeviceReaders {
         let readers = Arc::clone(self);
         let started = Builder::new().name("fuse-dev".to_owned()).spawn(move || readers.read_on(buffer));
         let started = started.inspect_err(|error| {
-            tracing::warn!(%error, "no further thread can be started for requests");
+            tracing::warn!(%error, "cannot start another thread for requests");
             self.change(|state| {
                 state.all -= 1;
                 state.waiting -= 1;

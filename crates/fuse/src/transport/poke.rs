@@ -5,9 +5,13 @@
 //! file of a file system is there for sure. So one is made at mount, and watched: a watch keeps its inode, and keeps no
 //! mount busy.
 //!
-//! Steps, while nobody sees the mount: 1. a child process, which can be killed while it waits, looks a name up in the
-//! root and watches what it finds; 2. its requests are answered here, not by the file system; 3. a poke shows whether
-//! it works. The name is gone at once: the kernel asks again each time, and the file system does not know it.
+//! Steps, while nobody sees the mount:
+//!
+//! 1. A child process, which can be killed while it waits, looks a name up in the root and watches what it finds.
+//! 2. Its requests are answered here, not by the file system.
+//! 3. A poke shows whether it works.
+//!
+//! The name is gone at once: the kernel asks again each time, and the file system does not know it.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -213,7 +213,7 @@ impl Rings {
         if let Err(error) = worker.run(say)
             && worker.rings.device.is_connected()
         {
-            tracing::warn!(processor = queue, %error, "a thread for requests ended: io_uring refused to go on with it");
+            tracing::warn!(processor = queue, %error, "a request thread ended: io_uring failed");
         }
     }
 
@@ -226,7 +226,7 @@ impl Rings {
         });
         if let Err(error) = poked {
             self.device.warn_of_shortage(format!(
-                "io_uring: queues cannot be poked: {error}; while requests wait, others of their processor may wait too (set transport to dev)"
+                "io_uring: cannot wake queues: {error}; while a request waits, others of its processor may wait too (set transport to dev)"
             ));
         }
         self.gate.set(Phase::Attached);
@@ -260,16 +260,16 @@ impl Rings {
         }
         let all = queue.all.load(Ordering::SeqCst);
         if all >= self.sizes.most {
-            return self.warn(number, format!("all {all} threads for requests of this processor are taken"));
+            return self.warn(number, format!("all {all} request threads of this processor are busy"));
         }
         if let Err(error) = self.start(number).and_then(|starting| hear(&starting)) {
-            self.warn(number, format!("no further thread for requests after {all}: {}", with_remedy(&error)));
+            self.warn(number, format!("cannot start another thread for requests after {all}: {}", with_remedy(&error)));
         }
     }
 
     fn warn(&self, processor: usize, why: impl std::fmt::Display) {
         if self.device.is_connected() {
-            let what = "callers on it may wait until another request there is answered";
+            let what = "programs on it may wait until another request there is answered";
             self.device.warn_of_shortage(format!("processor {processor}: {why}; {what}"));
         }
     }
@@ -309,7 +309,7 @@ impl Prepared {
         }
         let Some((queue, error)) = failed else { return Ok(self.rings) };
         if self.rings.queues.iter().all(|queue| queue.all.load(Ordering::SeqCst) > 0) {
-            self.rings.warn(queue, format!("its second thread for requests is missing: {}", with_remedy(&error)));
+            self.rings.warn(queue, format!("cannot start its second thread for requests: {}", with_remedy(&error)));
             return Ok(self.rings);
         }
         // The kernel gives the connection back when a registration fails in its hands, and not when it did not get that
@@ -413,16 +413,16 @@ impl Worker {
     /// Makes the queue look for what waits.
     fn poke(&self) {
         if sched_getcpu() != self.queue {
-            let why = "the daemon may not run on it any more (AllowedCPUs= in a unit, cpuset.cpus)";
+            let why = "the daemon may no longer run on it (AllowedCPUs= in a unit, cpuset.cpus)";
             return self.rings.warn(self.queue, why);
         }
         if let Err(error) = self.rings.device.poke() {
-            self.rings.warn(self.queue, format!("its queue cannot be poked: {error}"));
+            self.rings.warn(self.queue, format!("cannot wake its queue: {error}"));
         }
     }
 
-    /// The processor may have come, or come back, since: who asks from it shows that it is there. If it is not allowed,
-    /// it is tried ever more seldom.
+    /// Tries again to pin the thread. The processor may have come, or come back, since: a request from it shows that it
+    /// is there. If pinning is not allowed, it is tried ever more seldom.
     fn pin_again(&mut self) {
         if self.pinned && sched_getcpu() == self.queue {
             return;

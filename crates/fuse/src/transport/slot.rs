@@ -82,9 +82,9 @@ impl Slot {
     /// The part of the request in the payload. Good until the answer is waited for.
     pub(crate) fn request(&self, length: usize) -> &[u8] {
         let length = length.min(self.payload.len());
-        // SAFETY: the mapping is at least so long. With a length of 0 nothing is looked at; with another the payload is
-        // in use, and nobody writes to it before `wait_for_answer`, which the entry's thread calls after the handler
-        // gave the slice back.
+        // SAFETY: the mapping is at least so long. With a length of 0 nothing is looked at. Otherwise the payload is in
+        // use, and nobody writes to it before `wait_for_answer`. The entry's thread calls that after the handler gave
+        // the slice back.
         unsafe { std::slice::from_raw_parts(self.payload.start().as_ptr(), length) }
     }
 

@@ -124,7 +124,9 @@ fn a_queue_whose_second_thread_fails_serves_and_gets_another() {
     let mount = Mount::new(Setup { no_spare: true, ..RING });
     assert_eq!(mount.transport, "IoUring");
     burst(&mount, 20, 1, |_| {});
-    assert!(fs::read_to_string(mount.file("shortage")).unwrap().contains("its second thread for requests is missing"));
+    assert!(
+        fs::read_to_string(mount.file("shortage")).unwrap().contains("cannot start its second thread for requests")
+    );
 }
 
 #[test]
@@ -140,8 +142,8 @@ fn buffers_lie_in_the_memory_that_was_given() {
     assert!(fs::read(mount.path("file")).unwrap() == data);
 }
 
-/// As many as there are entries but one keep nobody waiting; beyond that who asks on their processor waits, and nobody
-/// is stuck.
+/// As many requests as there are entries but one keep nobody waiting. Beyond that, further callers on their processor
+/// wait, and nobody is stuck.
 #[test]
 fn requests_beyond_the_last_entry_wait_in_the_kernel() {
     let mount = Mount::new(Setup { max_entries: 8, ..RING });

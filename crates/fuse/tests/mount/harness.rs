@@ -22,7 +22,7 @@ pub(crate) struct Setup {
     pub(crate) confined: Confined,
     /// A system call that it may not make.
     pub(crate) forbidden: Option<libc::c_long>,
-    /// The server may have so many descriptors, if that is limited.
+    /// Limit on the descriptors of the server, if there is one.
     pub(crate) descriptors: Option<u32>,
     /// The second thread of processor 1's queue cannot register.
     pub(crate) no_spare: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Setup {
     pub(crate) ring_memory: bool,
 }
 
-/// Where buffers lie, if that is asked for.
+/// Where buffers lie with [`Setup::ring_memory`].
 pub(crate) const MEMORY: usize = 0x5200_0000_0000;
 
 #[derive(Debug, Clone, Copy)]

@@ -306,7 +306,7 @@ fn the_mount_can_be_mapped_to_other_ids(setup: Setup) {
     let made = File::create(mapped.path().join("made"));
     let _ = rustix::mount::unmount(mapped.path(), rustix::mount::UnmountFlags::DETACH);
     assert_eq!(found.unwrap().uid(), 1000, "the owner 0 is shown as 1000");
-    // Who has no number in the mapping cannot own a file.
+    // A user that has no number in the mapping cannot own a file.
     assert_eq!(made.unwrap_err().raw_os_error(), Some(libc::EOVERFLOW));
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Memory {
     /// By handle; 0 for many.
     backing_files: Mutex<HashMap<u64, BackingFile>>,
     handles: AtomicU64,
-    /// A file that says how many wait at the gates: who asks the mount would change what it asks for.
+    /// A file that says how many wait at the gates: a question through the mount would change the answer.
     pub(crate) waiting: PathBuf,
     at_gates: AtomicU64,
 }

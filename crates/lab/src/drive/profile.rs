@@ -144,7 +144,7 @@ pub enum ProfileError {
         range: String,
     },
     /// A source is missing, or there are two.
-    #[error("sources: {figure:?} must stand in one of measured, datasheet and assumed, and stands in {count}")]
+    #[error("sources: {figure:?} must be in exactly one of measured, datasheet and assumed, but is in {count}")]
     Source {
         /// The figure.
         figure: String,
@@ -152,9 +152,7 @@ pub enum ProfileError {
         count: usize,
     },
     /// The bands overlap or are not in order.
-    #[error(
-        "layout.bands: the band from cylinder {cylinder} must begin behind the one before it, and end on the drive"
-    )]
+    #[error("layout.bands: the band from cylinder {cylinder} must begin behind the previous one, and end on the drive")]
     Bands {
         /// Where the band begins.
         cylinder: u32,

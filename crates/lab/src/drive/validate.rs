@@ -64,10 +64,10 @@ pub enum MeasurementsError {
         capacity: u64,
     },
     /// Too many.
-    #[error("there are more than {MOST_REQUESTS} requests; validate with fewer")]
+    #[error("more than {MOST_REQUESTS} requests; validate with fewer")]
     TooMany,
     /// Nothing.
-    #[error("there is no request in it")]
+    #[error("it contains no requests")]
     Empty,
 }
 

@@ -25,9 +25,9 @@ pub enum LabError {
     Workload(#[from] WorkloadError),
     #[error("{}", of_trace(path, source))]
     Trace { path: PathBuf, source: TraceError },
-    #[error("{}: the trace changed while it was replayed (run it again, on a copy if somebody still writes it)", path.display())]
+    #[error("{}: the trace changed during the replay (run it again, on a copy if it is still being written)", path.display())]
     TraceChanged { path: PathBuf },
-    #[error("{}: the trace has no device {device}, only {devices} (from 0)", path.display())]
+    #[error("{}: the trace has no device {device}: it has {devices} (numbered from 0)", path.display())]
     NoSuchDevice { path: PathBuf, device: u32, devices: usize },
     #[error(transparent)]
     Disk(#[from] UnknownProfile),
@@ -44,11 +44,11 @@ pub enum LabError {
     UnknownSweep { name: String, known: String },
     #[error("{name} is swept twice")]
     SweptTwice { name: String },
-    #[error("{spec:?} is no sweep: write NAME=VALUE,VALUE,… (for example zone=2MiB,4MiB,8MiB)")]
+    #[error("{spec:?} is not a sweep: write NAME=VALUE,VALUE,… (for example zone=2MiB,4MiB,8MiB)")]
     BadSweep { spec: String },
     #[error("{name} {value:?}: {expected}")]
     BadValue { name: String, value: String, expected: String },
-    #[error("this makes more than {most} runs, which is the limit: sweep fewer values at a time")]
+    #[error("this makes more than {most} runs, the limit: sweep fewer values at a time")]
     TooManyRuns { most: usize },
 }
 

@@ -80,7 +80,7 @@ pub enum RunError {
     #[error("ended while the file system was aged")]
     Stopped,
     /// An address lies beyond the disk's end.
-    #[error("address {address} lies beyond the disk's end at {capacity}")]
+    #[error("address {address} is beyond the disk's end at {capacity}")]
     BeyondEnd {
         /// The address in bytes.
         address: u64,
@@ -89,7 +89,8 @@ pub enum RunError {
     },
     /// An offline policy would need to know more of the future than fits in memory.
     #[error(
-        "a policy that looks into the future remembers each write of a page: here that takes more than {most} of memory"
+        "a policy that knows the future remembers each write of a page: here that takes more than {most} of memory \
+        (use a smaller input)"
     )]
     TooMuchToForesee {
         /// The limit.

@@ -59,16 +59,16 @@ pub enum Unwritable {
     #[error("it does not begin on a sector of 512 bytes, and the format counts in sectors")]
     Misaligned,
     /// The format's field is too small.
-    #[error("it is larger than the format can say")]
+    #[error("it is too large for the format")]
     TooLarge,
     /// The format's clock cannot say it, or the record is earlier than the one before.
-    #[error("its time cannot be said in the format, or it is earlier than the one before")]
+    #[error("its time does not fit the format, or is earlier than that of the previous record")]
     Time,
     /// The format is of one device only.
-    #[error("it is of a second device, and the format has only one")]
+    #[error("it belongs to a second device, and the format has only one")]
     SecondDevice,
     /// The library that encodes the format refuses it.
-    #[error("the format's encoder refuses it")]
+    #[error("the format cannot represent it")]
     Encoder,
 }
 

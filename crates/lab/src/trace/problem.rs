@@ -70,7 +70,7 @@ pub enum Problem {
         found: Excerpt,
     },
     /// A number that no 64 bits hold, or that they do not hold in nanoseconds or bytes.
-    #[error("{field} is {found}, more than 64 bits hold (in nanoseconds or bytes)")]
+    #[error("{field} is {found}, too large for 64 bits (in nanoseconds or bytes)")]
     Overflow {
         /// Which field.
         field: &'static str,
@@ -104,7 +104,7 @@ pub enum Problem {
         size: u64,
     },
     /// More than one request can transfer.
-    #[error("{size} bytes in one request, the most a request transfers is {MAX_TRANSFER}")]
+    #[error("{size} bytes in one request; the limit is {MAX_TRANSFER}")]
     TooLarge {
         /// How many bytes.
         size: u64,
@@ -113,7 +113,7 @@ pub enum Problem {
     #[error("a line of more than {MAX_LINE} bytes (not a text trace?)")]
     LineTooLong,
     /// Bytes that begin no binary record: where the next one begins nobody knows.
-    #[error("{found} begins no record; what comes after it cannot be read")]
+    #[error("{found} does not begin a record; the rest cannot be read")]
     NoRecord {
         /// What stands there.
         found: Excerpt,

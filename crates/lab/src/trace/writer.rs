@@ -12,7 +12,7 @@ use super::{Devices, Format, Record};
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// There is no writer of this format.
-    #[error("format {format} can only be read")]
+    #[error("cannot write format {format}, only read it")]
     ReadOnlyFormat {
         /// Which one.
         format: Format,

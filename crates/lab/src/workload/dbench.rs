@@ -98,7 +98,7 @@ const LARGEST_LOAD: u64 = 256 << 20;
 fn read_load(path: &str) -> std::io::Result<String> {
     let found = std::fs::metadata(path)?;
     if !found.is_file() || found.len() > LARGEST_LOAD {
-        let reason = "it is no regular file of up to 256 MiB";
+        let reason = "it is not a regular file of at most 256 MiB";
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, reason));
     }
     std::fs::read_to_string(path)
@@ -117,8 +117,8 @@ fn load(params: &Params) -> Result<(Load, Option<String>), WorkloadError> {
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !params.is_given("load") => {
             let warning = format!(
-                "dbench: {path} is missing, so that a made-up load of the same mix is run (install the package dbench, or \
-                 give load=PATH)"
+                "dbench: {path} is missing, so a synthetic load of the same mix runs (install the package dbench, or \
+                give load=PATH)"
             );
             Ok((stand_in(), Some(warning)))
         }

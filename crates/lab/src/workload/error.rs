@@ -36,7 +36,7 @@ pub enum WorkloadError {
         param: &'static str,
     },
     /// A value cannot be read, or is out of range.
-    #[error("{workload}: {value:?} is no value of {param} (it is {wanted})")]
+    #[error("{workload}: {value:?} is not valid for {param} (give {wanted})")]
     BadValue {
         /// The workload.
         workload: &'static str,
@@ -56,7 +56,9 @@ pub enum WorkloadError {
         reason: &'static str,
     },
     /// A spec that is not `name` or `name:param=value,param=value`.
-    #[error("{spec:?} is no workload: {part:?} should be param=value (for example \"postmark:files=20000,low=500\")")]
+    #[error(
+        "{spec:?} is not a workload: {part:?} should be param=value (for example \"postmark:files=20000,low=500\")"
+    )]
     BadSpec {
         /// What was given.
         spec: String,
@@ -80,7 +82,7 @@ pub enum WorkloadError {
         source: std::io::Error,
     },
     /// The load file makes no sense.
-    #[error("{workload}: {path} is no load file of dbench: {source}")]
+    #[error("{workload}: {path} is not a load file of dbench: {source}")]
     Load {
         /// The workload.
         workload: &'static str,
@@ -105,6 +107,6 @@ pub enum LoadError {
         text: String,
     },
     /// The load has no work.
-    #[error("no call in it succeeded (NT_STATUS_OK)")]
+    #[error("none of its calls succeeded (NT_STATUS_OK)")]
     NoCall,
 }

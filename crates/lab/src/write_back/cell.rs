@@ -247,7 +247,7 @@ impl Machine for MachineSpec {
         if let Some(policy) = &of.throttled_policy
             && WriteBack::parse(policy)?.info().offline
         {
-            let expected = "a policy that does not look into the future".to_owned();
+            let expected = "give a policy that does not need to know the future".to_owned();
             return Err(LabError::BadValue { name: "throttled-policy".to_owned(), value: policy.clone(), expected });
         }
         let disk = of.disk_spec()?;
@@ -287,7 +287,8 @@ impl WriteBackCell {
         let mut warnings = built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec());
         if self.machine.scale < LEAST_TELLING {
             warnings.push(format!(
-                "at scale {} policies are asked for {} pages at a time instead of {}, which leaves them little to order: from {LEAST_TELLING} on, the winner is more likely to win at full size too",
+                "at scale {} policies choose {} pages at a time instead of {}, which leaves them little to order: \
+                from scale {LEAST_TELLING} on, the winner is more likely to win at full size too",
                 self.machine.scale,
                 self.batch(),
                 PageCacheConfig::default().batch
@@ -322,7 +323,7 @@ impl WriteBackCell {
         ];
         for (name, value, allowed) in numbers {
             if !allowed.contains(&value) {
-                let expected = format!("a whole number from {} to {} is wanted", allowed.start(), allowed.end());
+                let expected = format!("give a whole number from {} to {}", allowed.start(), allowed.end());
                 return bad(name, value.to_string(), expected);
             }
         }

@@ -56,12 +56,12 @@ impl FromStr for Partition {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Partition, String> {
-        let (size, place) = text.split_once('@').ok_or("a size and a place are wanted, as in 60GB@middle")?;
+        let (size, place) = text.split_once('@').ok_or("give a size and a place, such as 60GB@middle")?;
         let place = Partition::PLACES.iter().find(|(name, _)| *name == place.trim());
         let (_, place) = place.ok_or("the place is start, middle or end, as in 60GB@middle")?;
         let size: ByteSize = size.trim().parse().map_err(|error| format!("{error}"))?;
         if size.0 < PAGE_BYTES {
-            Err("no file system is so small".to_owned())
+            Err("too small for a file system".to_owned())
         } else {
             Ok(Partition { size, place: *place })
         }

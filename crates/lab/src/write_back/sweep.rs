@@ -150,7 +150,7 @@ fn set(cell: &mut WriteBackCell, name: &str, value: &str) -> Result<bool, LabErr
         value: value.to_owned(),
         expected: expected.to_owned(),
     };
-    let count = || value.parse::<u32>().map_err(|_| bad("a whole number is wanted"));
+    let count = || value.parse::<u32>().map_err(|_| bad("give a whole number"));
     let machine = &mut cell.machine;
     match name {
         "memory" => {
@@ -173,8 +173,8 @@ fn set(cell: &mut WriteBackCell, name: &str, value: &str) -> Result<bool, LabErr
             let after = parse_duration(value).map_err(|error| bad(&error.to_string()))?;
             machine.expire_after = Some(Nanos(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)));
         }
-        "seed" => machine.seed = value.parse().map_err(|_| bad("a whole number is wanted"))?,
-        "scale" => machine.scale = value.parse().map_err(|_| bad("a number from 0 to 1 is wanted"))?,
+        "seed" => machine.seed = value.parse().map_err(|_| bad("give a whole number"))?,
+        "scale" => machine.scale = value.parse().map_err(|_| bad("give a number from 0 to 1"))?,
         "speed" | "depth" => {
             let WriteBackInput::Trace { replay, .. } = Arc::make_mut(&mut cell.input) else {
                 return set_own(cell, name, value);

@@ -280,7 +280,7 @@ fn the_page_needs_nothing_from_outside() {
 
 #[test]
 fn a_page_of_nothing_and_a_page_of_broken_numbers_are_still_pages() {
-    assert!(sample::page("Nothing", &[]).contains("There are no outcomes."));
+    assert!(sample::page("Nothing", &[]).contains("No run was completed."));
     let mut outcomes = vec![Outcome::default(), sample::outcome("file", "", f64::NAN), sample::outcome("a", "", 0.0)];
     outcomes.push(Outcome { interrupted: true, time_s: f64::INFINITY, ..sample::outcome("b", "", 1.0) });
     let page = sample::page("Broken", &outcomes);

@@ -143,7 +143,7 @@ fn a_bad_line_of_a_load_file_is_named() {
         ("WriteX 1 NT_STATUS_OK\n", "line 1: a number should be here"),
         ("WriteX 1 0 9999999999 9999999999 NT_STATUS_OK\n", "line 1: the size is too large"),
         ("WriteX 1 18446744073709551615 1 1 NT_STATUS_OK\n", "line 1: the offset is too large"),
-        ("Close\n", "is no load file of dbench: no call in it"),
+        ("Close\n", "is not a load file of dbench: none of its calls"),
     ] {
         let file = load_file(text);
         let spec = format!("dbench:load={}", file.path().display());

@@ -1,7 +1,7 @@
-//! What there is to even out: files by themselves, and what members hold of directories that are kept together.
+//! What a balance can move: files by themselves, and the files that members hold of directories that are kept together.
 //!
-//! Large pools have many millions of files, so a file by itself takes one entry in two plain lists, and which members
-//! it may be on is shared by all files that may be on the same.
+//! Large pools have many millions of files, so a file by itself takes one entry in two plain lists. The set of members
+//! that a file may be on is shared by all files with the same set.
 
 use rustc_hash::FxHashMap;
 use umbrella_units::ByteSize;
@@ -47,7 +47,7 @@ pub struct Moves<F> {
 }
 
 impl<F> Inventory<F> {
-    /// Nothing yet, of so many members.
+    /// Empty, for this number of members.
     #[must_use]
     pub fn new(members: usize) -> Inventory<F> {
         let all: Vec<usize> = (0..members).collect();

@@ -78,7 +78,7 @@ pub struct Plan {
     pub moves: Vec<Move>,
     /// Bytes in use on each member at the end.
     pub used: Vec<ByteSize>,
-    /// Any plan that reaches the aim moves at least so many bytes.
+    /// Least number of bytes that any plan that reaches the aim moves.
     pub least: ByteSize,
 }
 

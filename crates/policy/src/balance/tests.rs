@@ -151,7 +151,7 @@ proptest! {
         let bytes: u64 = plan.moves.iter().map(|next| units[next.unit].bytes.0).sum();
         let largest = units.iter().map(|unit| unit.bytes.0).max().unwrap_or(0);
         prop_assert!(bytes <= plan.least.0 + members.len() as u64 * largest, "{bytes} bytes for {}", plan.least);
-        // Who is still above the window has nothing left to give.
+        // A member that is still above the window has nothing left to give.
         let after: Vec<Member> = members.iter().zip(&plan.used).map(|(member, used)| Member { used: *used, ..*member }).collect();
         let (least, _) = least_and_most(&after);
         for (index, member) in after.iter().enumerate() {

@@ -119,8 +119,8 @@ impl Log {
         self.requests.range(skipped as usize..).enumerate().map(move |(index, logged)| (first + index as u64, *logged))
     }
 
-    /// Where a record of so many sectors goes, and where the tail is then. A record does not run over the end of the
-    /// log: it begins at the start again, and what is left at the end stays unused for this lap.
+    /// Where a record of `sectors` sectors goes, and where the tail is then. A record does not run over the end of the
+    /// log: it begins at the start again, and the rest at the end stays unused for this lap.
     fn place(&self, sectors: u64) -> Option<(LogSector, LogSector)> {
         let offset = self.head.0 % self.size;
         let skip = if offset + sectors > self.size { self.size - offset } else { 0 };
@@ -129,12 +129,12 @@ impl Log {
         (sectors <= self.size && at.0 + sectors - tail.0 <= self.size).then_some((at, tail))
     }
 
-    /// Whether a record of so many sectors can be reserved.
+    /// Whether a record of `sectors` sectors can be reserved.
     pub fn has_room(&self, sectors: u64) -> bool {
         self.place(sectors).is_some()
     }
 
-    /// Takes the place of a record of so many sectors, if there is room.
+    /// Takes the place of a record of `sectors` sectors, if there is room.
     pub fn reserve(&mut self, sectors: u64) -> Option<LogSector> {
         let (at, tail) = self.place(sectors)?;
         self.tail = tail;
@@ -163,8 +163,9 @@ impl Log {
         self.tail = self.tail.max(tail);
     }
 
-    /// Where a write goes. While the disk sleeps, into the log; while it spins, to the disk, unless the log has older
-    /// data of the same sectors: after a crash that would win over what went to the disk.
+    /// Where a write goes: into the log while the disk sleeps, to the disk while it spins. If the log has older data of
+    /// the same sectors, the write goes into the log in any case. After a crash the log would win over newer data on
+    /// the disk.
     pub fn route(&self, range: SectorRange, disk_spins: bool) -> WriteRoute {
         if disk_spins && !self.map.overlaps(range) { WriteRoute::Disk } else { WriteRoute::Log }
     }

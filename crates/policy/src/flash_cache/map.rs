@@ -28,7 +28,7 @@ impl Source {
         }
     }
 
-    /// The same for what begins so many sectors later.
+    /// The source of what begins `sectors` sectors later.
     fn skip(self, sectors: u64) -> Source {
         match self {
             Source::Log(at) => Source::Log(LogSector(at.0 + sectors)),

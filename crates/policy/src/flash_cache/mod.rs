@@ -1,8 +1,12 @@
 //! The flash cache of a hybrid disk (NVCache): what is in its log, when to flush it, and in which order.
 //!
-//! While the disk sleeps, writes go to a log on flash: data behind metadata that says where it belongs. [`Log`] is the
-//! account of it, [`FlushTrigger`] says when it has to go to the disk, [`FlushPlanner`] in which pieces and in which order, and
-//! [`Options`] at which pace. All of it is pure: the engine of the hybrid disk and the lab run the same code.
+//! While the disk sleeps, writes go to a log on flash: data behind metadata that says where it belongs. All of this is
+//! pure: the engine of the hybrid disk and the lab run the same code.
+//!
+//! - [`Log`] is the account of the log.
+//! - [`FlushTrigger`] says when the log has to go to the disk.
+//! - [`FlushPlanner`] says in which pieces and in which order.
+//! - [`Options`] says at which pace.
 //!
 //! Source: Bisson and Brandt, "Flushing Policies for NVCache Enabled Hard Disks" (sections 2.1 to 2.3). `whole`,
 //! `watermark` and `piggyback` are ours.

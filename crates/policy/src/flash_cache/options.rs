@@ -1,13 +1,14 @@
-//! How a hybrid disk behaves, and the decisions that follow: when it is quiet enough to flush, how flushing and other
-//! work share the disk and the log.
+//! How a hybrid disk behaves, and the decisions that follow: when it is quiet enough to flush, and how flushing and
+//! other work share the disk and the log.
 //!
 //! While the log is flushed it goes on filling. Two things keep that smooth:
-//! - Flushing rests after each write to the disk, so that it takes its share of the disk's time and no more, while
-//!   others want the disk too and the log has room ([`Options::rest`]).
-//! - Writers are held back so that the room that is left lasts until flushing frees some ([`Options::hold_back`]).
-//!   Where `h` sectors are left and `w` must be flushed before any are freed, a write may go on once the disk has
-//!   written `w / h` times as much. Both come to their end at the same time, whatever the sizes are: no writer finds
-//!   the log full. This sets in over the first quarter of what is above the high mark.
+//!
+//! - Flushing rests after each write to the disk, while others want the disk too and the log has room. So it takes its
+//!   share of the disk's time and no more ([`Options::rest`]).
+//! - Writers are held back so that the remaining room lasts until flushing frees some ([`Options::hold_back`]). Where
+//!   `h` sectors are left and `w` must be flushed before any are freed, a write may go on once the disk has written `w
+//!   / h` times as much. Both come to their end at the same time, whatever the sizes are: no writer finds the log full.
+//!   This sets in over the first quarter of what is above the high mark.
 
 use serde::{Serialize, Serializer};
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
@@ -17,23 +18,23 @@ use super::log::Log;
 use super::map::LogSector;
 use super::when::{Fill, FlushTrigger, Moment, Percent};
 
-/// The longest write to the disk in one request, in sectors: 1 MiB. What others ask for waits for no more than one.
+/// The longest write to the disk in one request, in sectors: 1 MiB. Other requests wait for no more than one.
 pub const MOST_WRITE: u64 = (1 << 20) / SECTOR_BYTES;
 
-/// Sectors that are zeroed by one call of a flush: a disk that has to write them takes as long as for data, and others
-/// wait for no more than that.
+/// Sectors that one call of a flush zeroes. A disk that has to write them takes as long as for data, and others wait
+/// for no more than that.
 pub const MOST_ZEROED_AT_ONCE: u64 = 4 * MOST_WRITE;
 /// The longest that one write is held back.
 const MOST_DELAY: Nanos = Nanos::from_millis(250);
 /// The longest rest after a write to the disk.
 const MOST_REST: Nanos = Nanos::from_millis(500);
-/// Others want the disk if they asked for something so lately.
+/// Others want the disk if their last request was less than this time ago.
 const LATELY: Nanos = Nanos::from_millis(100);
-/// What is flushed before anything is freed, at least, in sectors: 256 MiB.
+/// Least number of sectors that are flushed before any are freed: 256 MiB.
 const LEAST_PASS: u64 = (256 << 20) / SECTOR_BYTES;
-/// A pass covers one of so many parts of the log, and as much is flushed before the next superblock.
+/// The log divided by this is what a pass covers, and what is flushed before the next superblock.
 const PARTS: u64 = 8;
-/// Of so many parts of the log one is left when flushing no longer rests.
+/// When the log divided by this is all that is left, flushing no longer rests.
 const URGENT: u64 = 16;
 
 /// How a hybrid disk behaves.
@@ -119,8 +120,8 @@ impl Options {
         }
     }
 
-    /// How long flushing rests after a write to the disk that took so long, when somebody last asked for something so
-    /// long ago.
+    /// How long flushing rests after a write to the disk that took `took`, when the last request of others was
+    /// `since_access` ago.
     pub fn rest(&self, took: Nanos, since_access: Nanos, fill: Fill) -> Nanos {
         let share = f64::from(self.drain_share.0.clamp(1, 100)) / 100.0;
         let urgent = fill.used >= fill.size - fill.size / URGENT;
@@ -137,7 +138,7 @@ pub fn pass_end(log: &Log) -> LogSector {
     LogSector(log.tail().0 + (log.size() / PARTS).max(LEAST_PASS))
 }
 
-/// Whether so much of a pass is flushed that it is worth being freed: all that begins before `done`.
+/// Whether enough of a pass is flushed for it to be worth freeing: all that begins before `done`.
 pub fn frees(log: &Log, done: LogSector) -> bool {
     done.0.saturating_sub(log.tail().0) >= log.size() / PARTS
 }
@@ -160,7 +161,7 @@ impl DrainRate {
     /// The slowest that is believed, in bytes a second.
     const LEAST: f64 = 1e6;
 
-    /// A write of so many bytes and the rest after it took so long.
+    /// Learns from a write of `size` bytes, which with the rest after it took the time `took`.
     pub fn observe(&mut self, size: ByteSize, took: Nanos) {
         let rate = size.0 as f64 / took.as_secs_f64().max(1e-6);
         self.rate += (rate - self.rate) / 16.0;

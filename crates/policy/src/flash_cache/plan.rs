@@ -1,9 +1,9 @@
-//! The flush plan: which parts of the log are read into which buffer, and what of it is written where.
+//! The flush plan: which parts of the log are read into which buffer, and which of their sectors are written where.
 //!
-//! A plan is asked for chunk by chunk, so that it needs no memory for a large log and the log may grow meanwhile: it
-//! covers what was in the log when it was made, and `whole` leaves out what was replaced since. A chunk fits into its
-//! buffer. With one buffer, a chunk is read, then written, then the next is read; with two, the next one is read while
-//! this one is written.
+//! A plan is asked for chunk by chunk, so it needs no memory for a large log, and the log may grow meanwhile. It covers
+//! what was in the log when it was made, and `whole` leaves out what was replaced since. A chunk fits into its buffer.
+//! With one buffer, a chunk is read, then written, then the next is read. With two, the next one is read while this one
+//! is written.
 //!
 //! Algorithms 2 to 4 read as much as the buffer holds in one read. A request that is cut by its end is ignored, and
 //! read again with the next chunk; one that is larger than a buffer goes in parts. (Section 2.3.)
@@ -35,7 +35,7 @@ pub enum WriteSource {
         /// How many.
         sectors: u64,
     },
-    /// So many sectors of zeroes.
+    /// This number of sectors of zeroes.
     Zeroes(u64),
 }
 
@@ -74,7 +74,7 @@ pub struct FlushPlanner {
 }
 
 impl FlushPlanner {
-    /// A plan for what the log holds now, with so much memory for all buffers together.
+    /// A plan for what the log holds now, with this memory for all buffers together.
     pub fn new(algorithm: Algorithm, memory: ByteSize, log: &Log) -> FlushPlanner {
         let buffer = (memory.0 / SECTOR_BYTES / algorithm.buffers()).max(1);
         FlushPlanner { algorithm, buffer, until: log.committed(), next: 0, part: 0, lba: Lba(0) }

@@ -10,22 +10,22 @@ use super::ids::{SegmentNo, Shape, Stream};
 pub enum Geography {
     /// Anywhere: the next free segment after the last one that was opened, as a log goes round.
     Log,
-    /// Each stream has a region of its own, all of one size: the hottest in the middle of the disk, each colder one on
-    /// both sides of it (an organ pipe).
+    /// Each stream has a region of its own, all of one size. The hottest stream has the middle of the disk, each colder
+    /// one both sides of it (an organ pipe).
     ///
     /// Source: R-LFS, section 2, figure 1.
     Regions,
-    /// An organ pipe without borders: each stream writes as far from the middle as the segments of the hotter streams
-    /// reach, the coldest outside of the middle `centre` hundredths of the disk as long as there is room there, and
-    /// those between them in proportion.
+    /// An organ pipe without borders. Each stream writes as far from the middle as the segments of the hotter streams
+    /// reach. The coldest stays outside of the middle `centre` hundredths of the disk as long as there is room there,
+    /// and the streams between keep out in proportion.
     Centred {
         /// Hundredths of the disk.
         centre: u8,
     },
 }
 
-/// What is borrowed in a row on one side of the middle before the other side has its turn: so many of these are the
-/// disk.
+/// The disk divided by this is the stretch that is borrowed in a row on one side of the middle, before the other side
+/// has its turn.
 const STRIP: u32 = 16;
 
 /// The free segments.
@@ -137,8 +137,8 @@ impl FreeSegments {
         pool.range(last + 1..).next().or_else(|| pool.first()).copied().map(SegmentNo)
     }
 
-    /// One of another region, as near to the borrower's as there is, give or take a [`STRIP`]: within that, the first
-    /// one after the stream's last, so that what is written in a row is not spread over both sides of the disk.
+    /// A free segment of another region, as near to the borrower's as there is, give or take a [`STRIP`]. Within that
+    /// it is the first one after the stream's last. So successive writes are not spread over both sides of the disk.
     fn borrow(&self, home: usize, last: u32) -> Option<SegmentNo> {
         let lender = self.lender(home, last)?;
         let pool = self.pools.get(lender)?;
@@ -198,7 +198,7 @@ impl FreeSegments {
     }
 }
 
-/// Which of so many regions a segment lies in.
+/// Which of `regions` regions a segment lies in.
 fn region_at(number: u32, shape: Shape, regions: u64) -> u8 {
     let from_middle = (2 * u64::from(number) + 1).abs_diff(u64::from(shape.segments));
     let outwards = from_middle * regions / u64::from(shape.segments).max(1);

@@ -5,9 +5,9 @@
 //!
 //! 1. A segment is written from its first slot to its last, by one stream, in chunks; it is not written again until it
 //!    has been free.
-//! 2. A segment with nothing live is *cleaned*. It becomes free when what replaced its blocks is durable
-//!    ([`Layout::synced`]); but if the log since the last checkpoint passes through it (recovery would read it), only
-//!    by the next checkpoint ([`Layout::checkpointed`]).
+//! 2. A segment with nothing live is *cleaned*. It becomes free when the data that replaced its blocks is durable
+//!    ([`Layout::synced`]). If the log since the last checkpoint passes through it, recovery would read it; then it
+//!    becomes free only by the next checkpoint ([`Layout::checkpointed`]).
 //! 3. The last chunk of a segment names the segment in which its stream goes on, so that recovery can follow every
 //!    stream from the checkpoint. A stream that had none to name goes on only after a checkpoint that knows where.
 //! 4. The user's writes stop at the reserve; the cleaner and the map may use it.
@@ -211,7 +211,7 @@ impl Layout {
         &self.table
     }
 
-    /// When the oldest segment that holds anything was opened, but for this one.
+    /// When the oldest segment that holds anything was opened, except this one.
     ///
     /// Cost: O(segments).
     pub fn oldest_but(&self, number: SegmentNo) -> Option<Clock> {

@@ -1,8 +1,8 @@
 //! The logical map: where each block of the device lies in the log, and when it was last written.
 //!
-//! An entry is eight bytes. Entries stand in pages of 512; a page may be absent from memory, and whoever holds the map
-//! on a disk then brings it ([`LogicalMap::install`]) and may take clean ones away ([`LogicalMap::evict`]), so that a
-//! map larger than memory works. Pages that hold nothing take no memory.
+//! An entry is eight bytes. Entries stand in pages of 512. A page may be absent from memory. The owner of a map on a
+//! disk then brings it in ([`LogicalMap::install`]), and may take clean pages away ([`LogicalMap::evict`]). So a map
+//! larger than memory works. Pages that hold nothing take no memory.
 
 use std::ops::Range;
 
@@ -80,7 +80,7 @@ pub struct LogicalMap {
 }
 
 impl LogicalMap {
-    /// A map of so many blocks, nothing mapped.
+    /// A map of `blocks` blocks, nothing mapped.
     pub fn new(blocks: u64) -> LogicalMap {
         let pages = (0..blocks.div_ceil(PAGE_ENTRIES as u64)).map(|_| PageSlot::Empty).collect();
         LogicalMap { pages, blocks, present: 0, dirty: Vec::new(), hand: 0, lost: 0 }

@@ -1,17 +1,23 @@
 //! The layout of a log-structured store: where each block is written, what each segment holds, and which one is cleaned
 //! next.
 //!
-//! The disk is a row of equal segments. Blocks are appended to a few streams, each of which fills a segment of its own;
-//! a block that is written again leaves a dead one behind, and the cleaner moves what is live out of a segment to use
-//! it anew. A [`Scheme`] says which stream a block goes to, a [`Geography`] where on the disk a stream writes, a
-//! [`Victim`] which segment is cleaned. [`Layout`] is the account of it all and [`LogicalMap`] says where each block
-//! lies. All of it is pure: the store on a disk and the lab run the same code.
+//! The disk is a row of equal segments. Blocks are appended to a few streams, and each stream fills a segment of its
+//! own. A block that is written again leaves a dead one behind. The cleaner moves the live blocks out of a segment to
+//! use it anew. All of it is pure: the store on a disk and the lab run the same code.
 //!
-//! What the paper leaves open is decided so. A region with no free segment *borrows* from another one that has many, in
-//! a row; the lender, when it is short itself, first sends such guests home if their own region has room again. A
-//! region is not cleaned in vain: it borrows rather than take a victim that is much fuller than the emptiest segment
-//! anywhere, and victims with more than 95 % live are left alone until nothing else is left. [`Room`] says what has to
-//! be kept back so that cleaning can always go on.
+//! - A [`Scheme`] says which stream a block goes to.
+//! - A [`Geography`] says where on the disk a stream writes.
+//! - A [`Victim`] says which segment is cleaned.
+//! - [`Layout`] is the account of it all.
+//! - [`LogicalMap`] says where each block lies.
+//!
+//! The paper leaves some things open. They are decided so:
+//!
+//! - A region with no free segment *borrows* from another one that has many, in a row. When the lender is short itself,
+//!   it first sends such guests home if their own region has room again.
+//! - A region is not cleaned in vain. It borrows rather than take a victim that is much fuller than the emptiest
+//!   segment anywhere. Victims with more than 95 % live are left alone until nothing else is left.
+//! - [`Room`] says how much has to be kept back so that cleaning can always go on.
 //!
 //! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block
 //! Rearrangement" (R-LFS); Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System".

@@ -1,15 +1,15 @@
 //! How hard the cleaner works, when a checkpoint is due, and how long writers wait for both.
 //!
-//! Users, the cleaner and checkpoints share one disk. Who gets how much of it follows from how much of the log is free:
+//! Users, the cleaner and checkpoints share one disk. Their shares follow from how much of the log is free:
 //!
-//! - Above the high mark nothing is cleaned. Down to the low one the cleaner works only in quiet times, when nobody has
-//!   asked for anything for a while.
+//! - Above the high mark nothing is cleaned. Down to the low one the cleaner works only in quiet times, when no request
+//!   has come for a while.
 //! - Below the low mark it works also while others want the disk. After each piece of work it rests, so that it has its
-//!   share of the disk's time and no more ([`CleanerPolicy::rest`]); the share grows to all of it at the reserve.
+//!   share of the disk's time and no more. The share grows to all of it at the reserve ([`CleanerPolicy::rest`]).
 //! - Over the same stretch each write is held back for a growing part of what it costs to clean as much as it took
 //!   ([`CleanerPolicy::hold_back`]). At the reserve writes wait until something is free.
-//! - A checkpoint is due when so much log has been written since the last one that it would take long to read after a
-//!   crash, or when so much of the map is changed that little more can be; in quiet times also when it frees segments.
+//! - A checkpoint is due when the log since the last one would take long to read after a crash. It is also due when so
+//!   much of the map is changed that little more can be. In quiet times it is also made when it frees segments.
 //!
 //! The toll, from 0 at the low mark to 1 at the reserve, is [`Layout::toll`].
 
@@ -24,43 +24,45 @@ use crate::flash_cache::Percent;
 
 /// The longest that one write is held back because the log is filling up.
 const MOST_DELAY: Nanos = Nanos::from_millis(100);
-/// The longest rest after a piece of work, in times of it.
+/// The longest rest after a piece of work, as a multiple of that work.
 const MOST_REST: f64 = 20.0;
-/// Pages of the map that are in memory however little memory there is: so many for each block of a segment. Cleaning a
-/// segment may change as many pages as it has live blocks; if each needed several checkpoints, they could cost more
-/// than it gains.
+/// Least number of pages of the map in memory for each block of a segment, however little memory there is. Cleaning a
+/// segment may change as many pages as it has live blocks. If each cleaning needed several checkpoints, they could cost
+/// more than it gains.
 const LEAST_PAGES: u64 = 2;
-/// Memory for the map that is not asked about, 16 MiB: where little is live, it may lie far apart.
+/// Memory that the map may always have, 16 MiB: the live blocks may be few and lie far apart.
 const LITTLE_MAP: Pages = Pages((16 << 20) / PAGE_BYTES);
-/// What the cleaner reads at once, if that is more than a segment: 4 MiB.
+/// Most that the cleaner reads at once: 4 MiB. A larger segment is read in parts.
 const READ_AT_ONCE: Pages = Pages(1024);
-/// Of a victim little is live if it is at most such a part: with more, most of what lies between is read anyway.
+/// Little of a victim is live if that is at most the segment divided by this. With more, most of what lies between is
+/// read anyway.
 const LITTLE: u64 = 6;
 /// The most victims that are read at once.
 const MOST_VICTIMS: u64 = 8;
-/// Of the map's memory such a part is given up at once, when all of it is in use.
+/// When the map's memory is all in use, it divided by this is given up at once.
 const GIVEN_UP: u64 = 8;
-/// Of the log such a part is written between two checkpoints at most: what lies in it cannot be cleaned for good before
-/// the next one.
+/// The log divided by this is the most that is written between two checkpoints: what lies in it cannot be cleaned for
+/// good before the next one.
 const MOST_LOG: u64 = 8;
-/// But at least so much, 1 MiB, however small the log is.
+/// Least that may be written between two checkpoints, 1 MiB, however small the log is.
 const LEAST_LOG: Pages = Pages((1 << 20) / PAGE_BYTES);
-/// The low and the high mark of a log: such a part of its segments are free above the reserve, within these limits.
+/// The low and the high mark of a log: its segments divided by the first number are free above the reserve, within the
+/// limits.
 const LOW: (u32, RangeInclusive<u32>) = (50, 2..=256);
 const HIGH: (u32, RangeInclusive<u32>) = (12, 4..=1024);
 
 /// How many segments are free above the reserve when cleaning begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marks {
-    /// With no more than so many cleaning is due.
+    /// Number of free segments from which down cleaning is due.
     pub low: u32,
-    /// With so many it is not worth while even when there is time.
+    /// Number of free segments from which up cleaning is not worth while even when there is time.
     pub high: u32,
 }
 
 impl Marks {
-    /// Those of a log of so many segments: a fiftieth of them and a twelfth, but neither so few that one flush uses
-    /// them up, nor so many that a large log is cleaned long before it has to be.
+    /// The marks of a log of this number of segments: a fiftieth of them and a twelfth. Limits keep one flush from
+    /// using them up, and a large log from being cleaned long before it has to be.
     pub fn of(segments: u32) -> Marks {
         let part =
             |(divisor, limits): (u32, RangeInclusive<u32>)| (segments / divisor).clamp(*limits.start(), *limits.end());
@@ -73,7 +75,7 @@ impl Marks {
 pub struct CleanerPolicy {
     /// The share of the disk's time that cleaning takes while others want the disk and there is no hurry.
     pub clean_share: Percent,
-    /// How long nobody may have asked for anything before times are quiet.
+    /// How long no request may have come before times are quiet.
     pub quiet: Nanos,
     /// The log that is written between two checkpoints at most.
     pub checkpoint_every: Pages,
@@ -97,23 +99,23 @@ pub struct LogUsage {
 }
 
 impl CleanerPolicy {
-    /// How many pages of the map may be in memory: no more than 8 bytes for each block that is live, however far apart
-    /// those lie, but for a little.
+    /// Most pages of the map that may be in memory: 8 bytes for each live block, however far apart the blocks lie, but
+    /// at least a little.
     pub fn map_pages(&self, layout: &Layout) -> Pages {
         let dense = layout.live().0.div_ceil(PAGE_ENTRIES as u64);
         Pages(self.map_memory.0.min(dense.max(LITTLE_MAP.0)).max(LEAST_PAGES * self.segment.0))
     }
 
-    /// To how many pages of the map memory is cut down now, when `present` are there; nothing while there is no need,
-    /// or when too many are changed for it to gain much.
+    /// Number of pages to which the map in memory is cut down now, when `present` are there. `None` while there is no
+    /// need, or when too many are changed for it to gain much.
     pub fn cut_down(&self, layout: &Layout, present: Pages, changed: Pages) -> Option<Pages> {
         let keep = self.map_pages(layout).0;
         let unchanged = present.0.saturating_sub(changed.0);
         (present.0 > keep && unchanged > keep / GIVEN_UP).then(|| Pages(keep - keep / GIVEN_UP))
     }
 
-    /// Whether a checkpoint is due, however busy the store is: as much log has been written since the last one, or half
-    /// as much of the map is changed, as there may be.
+    /// Whether a checkpoint is due, however busy the store is. It is due when the log since the last one has reached
+    /// its limit, or when the changed pages of the map are half of their limit.
     pub fn checkpoint_is_due(&self, layout: &Layout, standing: &LogUsage) -> bool {
         let most = self.checkpoint_every.0.min(layout.shape.blocks() / MOST_LOG).max(LEAST_LOG.0);
         standing.since_checkpoint.0 >= most || standing.changed.0 >= self.map_pages(layout).0 / 2
@@ -133,8 +135,8 @@ impl CleanerPolicy {
         (standing.waiting > 0 || layout.due() || layout.stopped()).then_some(CleaningGoal::Due)
     }
 
-    /// How many victims are read at once, so that the disk can take them in the order that suits it; not so many that
-    /// others would wait long for the disk.
+    /// Number of victims that are read at once, so that the disk can take them in the order that suits it. It is
+    /// limited, so that others do not wait long for the disk.
     pub fn victims_at_once(&self) -> usize {
         (READ_AT_ONCE.0 / self.segment.0.max(1)).clamp(1, MOST_VICTIMS) as usize
     }
@@ -144,13 +146,14 @@ impl CleanerPolicy {
         self.segment.min(READ_AT_ONCE)
     }
 
-    /// Whether of a victim that has so much live only that is read. A segment larger than what is read at once is read
-    /// chunk by chunk anyway; on a disk that rotates what lies between passes under the head all the same.
+    /// Whether only the live blocks of a victim with `live` of them are read. A segment larger than what is read at
+    /// once is read chunk by chunk anyway. On a disk that rotates, what lies between passes under the head all the
+    /// same.
     pub fn reads_only_live(&self, live: Pages, rotational: bool) -> bool {
         !rotational && self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
     }
 
-    /// How long the cleaner rests after it has used the disk for so long: not at all when nobody else wants the disk,
+    /// How long the cleaner rests after it has used the disk for `worked`: not at all when nobody else wants the disk,
     /// or somebody waits for room.
     pub fn rest(&self, layout: &Layout, standing: &LogUsage, worked: Nanos) -> Nanos {
         if self.is_quiet(standing) || standing.waiting > 0 {
@@ -161,7 +164,7 @@ impl CleanerPolicy {
         Nanos((worked.0 as f64 * (1.0 / share - 1.0).clamp(0.0, MOST_REST)) as u64)
     }
 
-    /// How long a write of so many blocks is held back.
+    /// How long a write of `blocks` blocks is held back.
     pub fn hold_back(&self, layout: &Layout, cost: BlockCost, blocks: Pages) -> Nanos {
         Nanos((cost.0 * blocks.0 as f64 * layout.toll() * 1e9) as u64).min(MOST_DELAY)
     }
@@ -183,7 +186,7 @@ impl Default for BlockCost {
 }
 
 impl BlockCost {
-    /// What one more segment says: `gained` blocks in it were dead, and the cleaner worked so long for them.
+    /// The cost after one more segment: `gained` blocks in it were dead, and the cleaner worked for `worked`.
     #[must_use]
     pub fn after(self, worked: Nanos, gained: Pages) -> BlockCost {
         BlockCost(self.0 * 0.8 + worked.as_secs_f64() / gained.0.max(1) as f64 * 0.2)

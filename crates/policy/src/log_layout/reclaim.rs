@@ -32,11 +32,11 @@ pub enum Relief {
     Checkpoint,
 }
 
-/// Of a victim at most this share may be live while others could be cleaned: 19 of 20.
+/// The most of a victim that may be live while others could be cleaned: 19 of 20.
 const WORTH: (u32, u32) = (19, 20);
 
-/// Of two segments that are as good victims, the one nearer to the middle is taken, if the other is not so many times
-/// better: this, times the share of the log that holds nothing live, times how much nearer it is.
+/// How much nearness to the middle raises the score of a victim. It is multiplied by the share of the log that holds
+/// nothing live, and by the nearness of the segment.
 const PULL: f64 = 4.0;
 
 impl Layout {
@@ -133,8 +133,8 @@ impl Layout {
         }
     }
 
-    /// So many segments are cleaned before a flush that it costs less than was gained: it may cut short a chunk of
-    /// every stream.
+    /// Number of segments that are cleaned before a flush, so that it costs less than was gained: a flush may cut short
+    /// a chunk of every stream.
     fn batch(&self) -> u32 {
         self.growing.len() as u32 + 1
     }
@@ -167,21 +167,22 @@ impl Layout {
         have
     }
 
-    /// What a region should have free, of so many in all.
+    /// Number of segments that a region should have free, of `wanted` in all.
     fn share(&self, wanted: u32) -> u32 {
         (wanted / self.free.regions() as u32).max(1)
     }
 
     /// The segment to clean next; nothing if enough is free or nothing can be gained.
     ///
-    /// With regions, a region that is short cleans inside itself. First it sends home what others have borrowed from
-    /// it, if they have room again; then it takes the best victim that is hardly fuller than the emptiest anywhere;
-    /// without one it borrows. When the log as a whole is short, it is the best one anywhere. Cost: O(segments).
+    /// With regions, a region that is short cleans inside itself. First it sends home segments that others have
+    /// borrowed from it, if they have room again. Then it takes the best victim that is hardly fuller than the emptiest
+    /// anywhere. Without one it borrows. When the log as a whole is short, it takes the best victim anywhere. Cost:
+    /// O(segments).
     pub fn victim(&self, goal: CleaningGoal) -> Option<SegmentNo> {
         self.victim_after(goal, &[])
     }
 
-    /// The segments to clean next, the first first, `most` at most. Worth reading at once: what to do next is asked
+    /// The segments to clean next in order, at most `most`. They are worth reading at once. The next step is decided
     /// again before each is cleaned, but near the reserve no more are named than are cleaned before a flush.
     ///
     /// Cost: O(segments) for each.
@@ -236,9 +237,8 @@ impl Layout {
         (self.usable * WORTH.0 / WORTH.1).max(1)
     }
 
-    /// The live blocks from which on a region had better borrow than clean inside itself: a quarter of the way from
-    /// what is live in the emptiest full segment anywhere to what is live in one on average. A scheme may say
-    /// otherwise.
+    /// The number of live blocks from which on a region had better borrow than clean inside itself. It lies a quarter
+    /// of the way from the emptiest full segment anywhere to the average one. A scheme may say otherwise.
     fn worth_in_region(&self) -> u32 {
         if let Some(limit) = self.scheme.cleans_inside() {
             return limit.of(u64::from(self.usable)) as u32;
@@ -260,9 +260,9 @@ impl Layout {
         self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.worth_in_region()))
     }
 
-    /// How much a victim in the middle of the disk is worth above one at its edges. Where streams lie around the middle
-    /// without borders, dead blocks there make the way of the heads longer, so they are not left lying as long as
-    /// elsewhere; the less so the fuller the log. `Greedy` asks for nothing but live blocks.
+    /// How much more a victim in the middle of the disk is worth than one at its edges. Where streams lie around the
+    /// middle without borders, dead blocks there make the way of the heads longer. So they are cleaned sooner than
+    /// elsewhere, but less so the fuller the log is. `Greedy` looks at live blocks only.
     fn pull(&self) -> f64 {
         if !matches!(self.free.geography(), Geography::Centred { .. }) || self.choice != Victim::CostBenefit {
             return 0.0;

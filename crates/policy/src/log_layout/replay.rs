@@ -108,8 +108,8 @@ impl Layout {
         Ok(())
     }
 
-    /// The log goes on in this segment, so nothing in it is current any more, although the map cannot say what took its
-    /// place: to be told before [`Layout::replay_end`], for a log whose map has lost pages.
+    /// Notes that the log goes on in this segment, so nothing in it is current any more, although the map does not say
+    /// what took its place. For a log whose map has lost pages; to be called before [`Layout::replay_end`].
     pub fn replay_emptied(&mut self, number: SegmentNo) {
         let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
         if !matches!(segment.state, State::Full | State::Leaving) {
@@ -119,8 +119,8 @@ impl Layout {
         self.reclaim(number);
     }
 
-    /// So many blocks of a full segment are current, whatever the table said: for a log whose map has lost some of
-    /// those that were.
+    /// Sets the number of current blocks of a full segment, whatever the table said: for a log whose map has lost some
+    /// of those that were.
     pub fn recount(&mut self, number: SegmentNo, live: u32) {
         let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
         self.live = self.live.saturating_sub(segment.live.into()) + u64::from(live);

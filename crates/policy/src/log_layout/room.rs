@@ -1,18 +1,18 @@
 //! How much of a log may be promised to the user.
 //!
-//! Cleaning must always be able to go on, whatever the user wrote. What it may need at once is set apart and never
-//! promised:
+//! Cleaning must always be able to go on, whatever the user wrote. The segments that it may need at once are set apart
+//! and never promised:
 //!
-//! - each stream's open and next segment: 2 × streams,
-//! - two segments a stream, into which live blocks go before the segments they came from are free again: so many are
-//!   cleaned before a flush that the chunks it cuts short cost less than was gained,
-//! - twice the pages of the logical map: a checkpoint may have to write every page anew before the old ones are free,
-//! - two more, so that a checkpoint that frees nothing by itself does not stop it, and one in which the user's writes
-//!   leave the first dead blocks.
+//! - two segments a stream: the open one and the next;
+//! - two more a stream, into which live blocks go before the segments they came from are free again. This number is
+//!   cleaned before a flush, so that the chunks it cuts short cost less than was gained;
+//! - twice the pages of the logical map: a checkpoint may have to write every page anew before the old ones are free;
+//! - two, so that a checkpoint that frees nothing by itself does not stop cleaning;
+//! - one in which the user's writes leave the first dead blocks.
 //!
-//! All else, less the share that is kept spare for speed, is promised. So while the user's live blocks are at most that
-//! many, some full segment holds a block that is dead, cleaning it gains at least that block, and the log never ends in
-//! a state it cannot leave.
+//! All else is promised, less the share that is kept spare for speed. So while the user's live blocks are at most that
+//! many, some full segment holds a dead block. Cleaning it gains at least that block, and the log never ends in a state
+//! that it cannot leave.
 
 use super::ids::Shape;
 use super::map::PAGE_ENTRIES;

@@ -5,12 +5,12 @@
 //! it. The default list is no preference at all: a file on any of its branches stays, because that list says where a
 //! file begins, not where it is to go.
 //!
-//! A branch with a fill level takes files that are on their list elsewhere only up to its low mark, and what it sent
+//! A branch with a fill level takes files that are on their list elsewhere only up to its low mark. A file that it sent
 //! away stays there until the file itself changes ([`super::evict`]), or is opened and a rule that asks for warm files
 //! fetches it. Such a rule fills a branch only up to the low mark in any case.
 //!
-//! A file that only a hysteresis still holds to its list stays where it is, so a move is never undone by the next
-//! decision. A branch that takes nothing new (draining) is left in any case.
+//! A file that only a hysteresis still holds to its list stays where it is, so the next decision never undoes a move. A
+//! file always leaves a branch that takes nothing new (draining).
 
 use umbrella_units::{BranchId, ByteSize};
 
@@ -146,9 +146,9 @@ impl Rules {
         (Choice::NoRoom, ChoiceReason::Full)
     }
 
-    /// The next branch for a file that has to leave those in `excluding`, because they are full: the first of its list
-    /// that has `need` bytes above its `min_free`; when there is none, the first that has them at all. Where the
-    /// members that have its directory are full and it may not be elsewhere, there is none.
+    /// The next branch for a file that has to leave those in `excluding`, because they are full. It is the first of the
+    /// file's list that has `need` bytes above its `min_free`, else the first that has them at all. Where the members
+    /// that have its directory are full and it may not be elsewhere, there is none.
     pub fn next_choice(
         &self,
         facts: &FileFacts<'_>,

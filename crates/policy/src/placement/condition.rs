@@ -1,8 +1,8 @@
 //! One condition of a metadata rule, compiled: branch names are ids, sets are sorted, thresholds are numbers.
 //! `expression` joins them.
 //!
-//! Hysteresis: for a file that lives on one of the rule's own branches, `hysteresis` moves the threshold outwards, so
-//! that it comes at the threshold and leaves only beyond threshold and hysteresis (a Schmitt trigger).
+//! Hysteresis: for a file that lives on one of the rule's own branches, `hysteresis` moves the threshold outwards. So
+//! the file comes at the threshold and leaves only beyond threshold and hysteresis (a Schmitt trigger).
 
 use std::time::Duration;
 

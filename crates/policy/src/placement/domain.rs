@@ -214,7 +214,7 @@ impl<'a> Domain<'a> {
         }
     }
 
-    /// Admits only what is asked while a branch is online, or offline.
+    /// Restricts the domain to times at which a branch is online, or offline.
     pub(super) fn require(&mut self, branch: BranchId, online: bool) {
         match self.online.iter().find(|(other, _)| *other == branch) {
             Some((_, other)) if *other != online => self.torn = Some(branch),

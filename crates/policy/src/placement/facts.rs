@@ -1,5 +1,5 @@
-//! What a decision looks at: the file, the branches, and where the file is now. Filled in by the caller; nothing here
-//! is asked of a disk.
+//! The facts that a decision looks at: the file, the branches, and where the file is now. The caller fills them in;
+//! nothing here reads a disk.
 
 use std::time::Duration;
 

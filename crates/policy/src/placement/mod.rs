@@ -1,8 +1,8 @@
 //! Which branch a file belongs on: ordered rules, the name table, lists of branches and groups, room and hysteresis.
 //!
-//! Source: UmbrellaFS, chapter III. Rules are looked at in order and the first match wins; the name table stands at one
-//! place in that order, and inside it the pattern with the longest overall match wins. No match: the default list.
-//! Groups are of our own: they answer which of several equal disks gets a file.
+//! Source: UmbrellaFS, chapter III. Rules are looked at in order, and the first match wins. The name table stands at
+//! one place in that order; inside it the pattern with the longest overall match wins. No match: the default list.
+//! Groups are our own: they decide which of several equal disks gets a file.
 
 mod choose;
 mod compile;

@@ -1,11 +1,12 @@
 //! The name table: of the patterns that match a path, the most specific one decides.
 //!
-//! Most specific is the longest overall match: the pattern with most literal characters. Wildcards and classes count
-//! nothing, nor does the slash of `**/`, which may stand for no directory; of braces the alternative with fewest
-//! counts. On a tie a pattern without wildcards comes first, then the longer pattern, then the earlier one.
+//! Most specific is the longest overall match: the pattern with most literal characters. Wildcards and classes do not
+//! count. The slash of `**/` does not count either, because it may stand for no directory. Of braces the alternative
+//! with the fewest counts. On a tie a pattern without wildcards comes first, then the longer pattern, then the earlier
+//! one.
 //!
 //! Patterns are found through their fixed ends: first those whose literal prefix begins the path, of these the ones
-//! whose literal suffix ends it, so the cost grows with the number of patterns that nearly match, not with the size of
+//! whose literal suffix ends it. So the cost grows with the number of patterns that nearly match, not with the size of
 //! the table. Source: UmbrellaFS, chapter III, figure 8.
 
 use std::cmp::{Ordering, Reverse};

@@ -1,5 +1,5 @@
-//! What the place of a new file still depends on: its size, which nobody knows yet, or how it may be accessed, which is
-//! set at the end by many programs.
+//! Facts on which the place of a new file still depends: its size, which nobody knows yet, or how it may be accessed.
+//! Many programs set the latter at the end.
 //!
 //! Conditions that hold more often never make a rule hold less often (see `expression`). So a rule can come to hold for
 //! a file exactly when it does with every unknown condition taken as true that some size makes true.
@@ -26,7 +26,7 @@ impl Rules {
     }
 
     /// What the place of a new file waits for, if it waits no longer than until it grows beyond `most`. `None`: its
-    /// place is certain, or waiting so long would not tell.
+    /// place is certain, or waiting until then would not settle it.
     pub fn outlook(&self, facts: &FileFacts<'_>, branches: &[BranchView], most: ByteSize) -> Option<Outlook> {
         if !self.ask_late {
             return None;
@@ -64,7 +64,7 @@ impl Test {
         matches!(self, Test::Size { .. } | Test::Access { .. })
     }
 
-    /// Whether it can come to hold for a new file of at most so many bytes.
+    /// Whether it can come to hold for a new file of at most `most` bytes.
     fn may_hold_within(&self, most: ByteSize) -> bool {
         let Test::Size { is, value, .. } = self else { return true };
         match is {

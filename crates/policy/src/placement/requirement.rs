@@ -6,7 +6,7 @@
 use super::condition::Test;
 use super::glob::Glob;
 
-/// What is required of a path or of an extended attribute.
+/// A requirement on a path or on an extended attribute.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Requirement<'a> {
     /// Any of the patterns matches; negated, none does.

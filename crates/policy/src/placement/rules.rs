@@ -394,8 +394,8 @@ impl Rules {
         EntryId(self.entries.len() as u32 - 1)
     }
 
-    /// Whether the hystereses of a rule count for a file: it is on a branch that the rule's list names, and not on one
-    /// that it has to leave in any case.
+    /// Whether the hystereses of a rule count for a file. They do if it is on a branch that the rule's list names, and
+    /// not on one that it has to leave in any case.
     pub(super) fn is_home(
         &self,
         when: &ConditionalEntry,

@@ -27,7 +27,7 @@ pub(super) struct SpreadRequest<'a> {
     pub(super) branches: &'a [BranchView],
     /// Branches that are known to be full.
     pub(super) excluding: &'a [BranchId],
-    /// Whether a branch has room for so much.
+    /// Whether a branch has room for this many bytes.
     pub(super) room: fn(&BranchView, ByteSize) -> bool,
     /// Branches that take files from elsewhere only up to the low mark of a fill level, also those of a directory that
     /// they hold.

@@ -1,19 +1,19 @@
 //! `adaptive`: many fixed timeouts are rated by what each would have cost, and the disk follows their weighted mean.
 //!
-//! The share algorithm of Helmbold, Long and Sherrod ("A dynamic disk spin-down technique for mobile computing",
-//! MobiCom 1996; with Sconyers in Mobile Networks and Applications 5, 2000), which the NVCache paper used:
+//! Source: Helmbold, Long and Sherrod, "A dynamic disk spin-down technique for mobile computing", MobiCom 1996; with
+//! Sconyers in Mobile Networks and Applications 5, 2000. This is their share algorithm, which the NVCache paper used:
 //!
 //! 1. `n` experts stand for timeouts spread evenly from nothing to the spin-down cost, weighted alike.
 //! 2. The timeout is the weighted mean of theirs.
 //! 3. After each period of idleness an expert's loss is what its timeout would have cost beyond the optimum, as a share
 //!    of the spin-down cost: 0 to 1. Its weight shrinks by `exp(-eta * loss)`.
-//! 4. Of what is left it gives the part `1 - (1 - alpha)^loss` to a pool that all share evenly. So an expert that was
-//!    wrong for long comes back within a few periods once it is right.
+//! 4. It gives the part `1 - (1 - alpha)^loss` of its remaining weight to a pool that all share evenly. So an expert
+//!    that was wrong for long comes back within a few periods once it is right.
 //!
 //! The papers' abstracts, and that the cost is measured in time of idling, were confirmed; the full texts were not at
 //! hand. From memory: experts evenly spread, 25 of them, eta 4, alpha 0.08, and the pool of step 4 (the variable share
-//! update of Herbster and Warmuth). Ours: weights add up to 1, and none is below a billionth, so that no number of
-//! periods makes one vanish.
+//! update of Herbster and Warmuth). Ours: weights add up to 1, and none is below a billionth, so no number of periods
+//! makes one vanish.
 
 use umbrella_units::Nanos;
 

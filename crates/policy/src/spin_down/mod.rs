@@ -1,9 +1,9 @@
 //! When a disk may sleep: how long to wait, once nothing is left to do, before its motor is switched off.
 //!
-//! Sleeping saves power and costs a spin-up; it pays when the disk is left alone for longer than the break-even time
-//! ([`Costs`]). Nobody knows that when a period of idleness begins, so a policy chooses a timeout, and learns from how
-//! long the period then was. [`SpinDown`] measures the periods and asks the policy; the same object decides live and in
-//! the lab.
+//! Sleeping saves power and costs a spin-up. It pays when the disk is left alone for longer than the break-even time
+//! ([`Costs`]). Nobody knows that when a period of idleness begins. So a policy chooses a timeout, and learns from how
+//! long the period then was. A [`SpinDown`] measures the periods and asks the policy; the same object decides live and
+//! in the lab.
 
 mod adaptive;
 mod costs;
@@ -33,7 +33,7 @@ pub trait Timeout: Send {
     /// how long it will be, which only the lab can tell.
     fn timeout(&self, foreseen: Option<Nanos>) -> Option<Nanos>;
 
-    /// A period with that timeout was so long.
+    /// Learns from a period of idleness that has ended: the timeout that it had, and how long it was.
     fn learn(&mut self, _timeout: Option<Nanos>, _idle: Nanos) {}
 
     /// Sleeping costs this from now on; what was learned stays.
@@ -62,7 +62,7 @@ pub struct SpinDownInfo {
 struct Idle {
     since: Nanos,
     timeout: Option<Nanos>,
-    /// The latest time that was told in it.
+    /// The latest time that was reported in it.
     latest: Nanos,
     /// Whether the clock went back in it, so that nobody knows how long it is.
     broken: bool,

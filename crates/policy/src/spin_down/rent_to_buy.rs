@@ -11,9 +11,9 @@
 //!   the disk down least often;
 //! - pauses shorter than a hundredth of the break-even time belong to one burst of work: they are not counted, and
 //!   always waited for;
-//! - **a guarantee**: as long as it knows few periods, and whenever it has spent `credit` spin-downs more than twice
-//!   the optimum, it waits for the break-even time, which never costs more than twice the optimum. So however badly the
-//!   past tells the future, all periods together cost at most twice the optimum and `credit` spin-downs.
+//! - **a guarantee**: it waits for the break-even time as long as it knows few periods, and whenever it has spent
+//!   `credit` spin-downs more than twice the optimum. That wait never costs more than twice the optimum. So however
+//!   badly the past predicts the future, all periods together cost at most twice the optimum and `credit` spin-downs.
 
 use std::collections::VecDeque;
 

@@ -1,12 +1,12 @@
 //! Staging of new files in memory (Temporary-ramfs): which new files have no place on disk yet, and when they get one.
 //!
 //! Source: MRAM, section 3.1. A new file lives in memory without inode and blocks. It leaves for its real file system
-//! (it is "transformed": inode first, then all blocks at once) when it passes the threshold, or, least recently used
-//! first, when memory is short. One that is deleted before never touches the disk. There is no limit to all of them
-//! together. Two reasons: most files that die young are small, and a file whose size is known gets adjacent blocks.
-//! The paper's memory is non-volatile; where it is not, a file leaves at a certain age too ([`Config::max_age`]).
+//! when it passes the threshold, or when memory is short, least recently used first. It is then "transformed": inode
+//! first, then all blocks at once. A file that is deleted before never touches the disk. There is no limit to all files
+//! together. Two reasons: most files that die young are small, and a file whose size is known gets adjacent blocks. The
+//! paper's memory is non-volatile. Where memory is volatile, a file leaves at a certain age too ([`Config::max_age`]).
 //!
-//! This decides only; who drives it knows how much memory there is, and does what a file that leaves needs.
+//! This decides only. Its driver knows how much memory there is, and carries out what a file that leaves needs.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,7 @@ use umbrella_units::{ByteSize, FileId, Nanos, PAGE_BYTES, Pages};
 pub struct Config {
     /// A file that is larger leaves.
     pub threshold: ByteSize,
-    /// A file leaves when it has been staged for so long; [`Nanos::NEVER`] where memory keeps its contents.
+    /// A file leaves when it has been staged for this time; [`Nanos::NEVER`] where memory keeps its contents.
     pub max_age: Nanos,
 }
 
@@ -190,13 +190,13 @@ impl Staging {
         }
     }
 
-    /// Which files must leave so that so many pages are no longer staged: the least recently used first. All, if they
-    /// have fewer. They stay until [`Staging::leave`].
+    /// The files that must leave so that `pages` pages are no longer staged, the least recently used first. All, if
+    /// they have fewer. They stay until [`Staging::leave`].
     pub fn pressure(&self, pages: Pages) -> Vec<FileId> {
         self.pressure_among(pages, |_| true)
     }
 
-    /// As [`Staging::pressure`], of those files only that `may` says.
+    /// As [`Staging::pressure`], but only of files for which `may` holds.
     pub fn pressure_among(&self, pages: Pages, may: impl Fn(FileId) -> bool) -> Vec<FileId> {
         let mut files = Vec::new();
         let mut found = Pages(0);

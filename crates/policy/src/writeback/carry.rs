@@ -1,13 +1,13 @@
-//! One policy takes over from another: all that is dirty is told anew, in the order in which it was written.
+//! One policy takes over from another: all dirty pages are reported anew, in the order in which they were written.
 
 use umbrella_units::Nanos;
 
 use super::{Event, WriteBack};
 
 impl WriteBack {
-    /// The events that bring another policy to where this one is, the oldest write first. What a policy made of the
-    /// past beyond pages, their places, ages, writes and whether they are active (the position of an arm, marks on
-    /// files and zones) does not carry over.
+    /// The events that bring another policy to where this one is, the oldest write first. They carry over pages, their
+    /// places, ages, writes and whether they are active. Nothing else that a policy made of the past carries over, such
+    /// as the position of an arm, or marks on files and zones.
     pub fn retold(&self, now: Nanos) -> Vec<(Nanos, Event)> {
         let mut events = Vec::with_capacity(self.index.len() as usize);
         for known in self.index.known(now) {

@@ -45,7 +45,7 @@ pub struct Write {
     pub writes: u8,
 }
 
-/// What is known of a page's writes.
+/// Times of a page's writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageTimes {
     /// The last write, or the one that made the page dirty ([`super::Age`]); exact to a millisecond.
@@ -61,7 +61,7 @@ pub(super) struct SelectionTarget {
 }
 
 impl SelectionTarget {
-    /// So many more than `out` holds already.
+    /// The goal of `want` pages more than `out` holds already.
     pub(super) fn new(want: Pages, out: &[DirtyPage]) -> SelectionTarget {
         SelectionTarget { until: usize::try_from(want.0).unwrap_or(usize::MAX).saturating_add(out.len()) }
     }

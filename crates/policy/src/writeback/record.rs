@@ -17,8 +17,8 @@
 //! end 9 1f0c5a0d1a2b3c4d                   lines before, and the FNV-1a sum (64 bits) of their bytes
 //! ```
 //!
-//! Text, because it is looked at with `grep` as often as it is replayed. A record without its end was cut short (a
-//! crash, a full disk): what is whole of it can still be replayed, and who reads it is told.
+//! The record is text, because it is looked at with `grep` as often as it is replayed. A record without its end was cut
+//! short (a crash, a full disk). Its complete lines can still be replayed, and the reader reports that it was cut.
 
 mod read;
 #[cfg(test)]

@@ -18,7 +18,7 @@ const MIB: u64 = 1 << 20;
 pub(crate) enum Event {
     /// A new file.
     Arrives { path: String, size: u64 },
-    /// A file is read for so many seconds.
+    /// A file is read for `secs` seconds.
     Read { path: String, secs: u64 },
     /// A file goes.
     Deleted { path: String },

@@ -11,7 +11,7 @@ pub(crate) struct Motor {
 }
 
 impl Motor {
-    /// It is used from then on for so long. Uses come in the order of their beginning.
+    /// It is used from then on for `secs` seconds. Uses come in the order of their beginning.
     pub(crate) fn used(&mut self, at: u64, secs: u64) {
         let until = at + secs + IDLE;
         if at >= self.spins_until {

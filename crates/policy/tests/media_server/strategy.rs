@@ -18,7 +18,7 @@ pub(crate) struct Strategy {
     pub(crate) rules: RulesSpec,
     /// The enforcer walks each night at three, and wakes every disk.
     pub(crate) walks: bool,
-    /// So many next files of a directory come along with a warm one.
+    /// Number of next files of a directory that come along with a warm one.
     pub(crate) neighbours: usize,
 }
 
@@ -101,7 +101,7 @@ fn ssd(name: &'static str, together: &[&str]) -> Strategy {
     }
 }
 
-/// The SSD is kept below its mark at night, and files that heat up come to it, with so many neighbours.
+/// The SSD is kept below its mark at night. Files that heat up come to it, with a number of neighbours.
 fn evict(name: &'static str, order: EvictOrder, default: &[&str], warm: Option<(Opens, usize)>) -> Strategy {
     let neighbours = warm.map_or(0, |(_, neighbours)| neighbours);
     let warm = warm.map(|(value, _)| RuleSpec {

@@ -85,13 +85,13 @@ pub enum WatchError {
         source: io::Error,
     },
     /// A device instead of a mount point.
-    #[error("{path}: a device (give the directory where its file system is mounted: findmnt {path})", path = path.display())]
+    #[error("{path}: is a device (give the directory where its file system is mounted: findmnt {path})", path = path.display())]
     Device {
         /// The path.
         path: PathBuf,
     },
     /// Nothing is mounted there.
-    #[error("{}: not a mount point (give the directory where the file system is mounted; see findmnt)", path.display())]
+    #[error("{}: is not a mount point (give the directory where the file system is mounted; see findmnt)", path.display())]
     NoMountPoint {
         /// The path.
         path: PathBuf,
@@ -129,7 +129,7 @@ pub enum WatchError {
         holder: String,
     },
     /// It was unmounted.
-    #[error("{}: is not mounted any more", path.display())]
+    #[error("{}: is no longer mounted", path.display())]
     Unmounted {
         /// Where it was mounted.
         path: PathBuf,

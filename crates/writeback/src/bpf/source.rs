@@ -53,7 +53,7 @@ impl Source {
     /// What was lost so far.
     pub fn lost(&self) -> Result<LostEvents, BpfError> {
         let counters = self.programs.map(COUNTERS)?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        let counters = counters.map_err(BpfError::of("reading what was lost"))?;
+        let counters = counters.map_err(BpfError::of("reading the counts of lost events"))?;
         Ok(counters.and_then(|counters| record::lost(&counters)).unwrap_or_default())
     }
 
@@ -65,7 +65,7 @@ impl Source {
             && let Some(key) = noted.keys().next()
         {
             // First taken out, then looked through: what is lost in between notes the file again.
-            noted.delete(&key).map_err(BpfError::of("reading which files something was lost of"))?;
+            noted.delete(&key).map_err(BpfError::of("reading which files lost events"))?;
             files.extend(record::key(&key));
         }
         Ok(files)

@@ -349,7 +349,7 @@ impl Watch {
                 self.flusher.synced(file, mark);
                 self.files.remove(&file);
             }
-            Err(error) => tracing::debug!(inode = file.0, %error, "a file cannot be looked at"),
+            Err(error) => tracing::debug!(inode = file.0, %error, "cannot check a file for dirty pages"),
         }
     }
 

@@ -193,7 +193,7 @@ fn a_list_that_is_full_refuses_a_write_that_would_split_it_and_takes_others() {
     }
     assert_eq!(hybrid.lost().len(), MOST_LOST);
     let refused = hybrid.write(Lba(900), &fill(2, 1), Durability::Cached).expect_err("there is no room");
-    assert!(refused.to_string().contains("write those around"), "{refused}");
+    assert!(refused.to_string().contains("write the lost sectors around"), "{refused}");
     hybrid.write(Lba(0), &fill(3, 10), Durability::Cached).expect("it makes the list shorter");
     hybrid.flush().expect("it is flushed");
     let lost = hybrid.lost();

@@ -238,8 +238,8 @@ pub enum FormatError {
     },
     /// The device ends before the store does.
     #[error(
-        "the device has {}, the store needs {}: copy it to a larger device, or, if the end of a file was cut off, \
-         `truncate -s {} COPY` lets a copy of it be opened without that end. That fails if half of it or more is \
+        "the device has {}, the store needs {}: copy it to a larger device. If the end of a file was cut off, \
+         `truncate -s {} COPY` lets you open a copy without that end. That fails if half of it or more is \
          missing, because the checkpoints lie in the middle",
         bytes(*present).told_apart(bytes(*needed))[0], bytes(*present).told_apart(bytes(*needed))[1], bytes(*needed).0
     )]
@@ -256,7 +256,7 @@ pub enum FormatError {
         segment: SegmentNo,
     },
     /// Two heads, or both ends of one, in the same segment.
-    #[error("segment {} is of the heads of streams {} and {}", segment.0, first.0, second.0)]
+    #[error("segment {} belongs to the heads of two streams, {} and {}", segment.0, first.0, second.0)]
     SharedSegment {
         /// Which one.
         segment: SegmentNo,
@@ -338,7 +338,7 @@ impl fmt::Display for Field {
             Field::PayloadBytes => f.write_str("bytes of the payload"),
             Field::Clean => f.write_str("clean flag"),
             Field::Count => f.write_str("a counter"),
-            Field::PendingLoss => f.write_str("loss that was not told yet"),
+            Field::PendingLoss => f.write_str("loss not yet reported"),
             Field::Heads => f.write_str("number of heads"),
             Field::HeadSegment(stream) => write!(f, "open segment of stream {}", stream.0),
             Field::HeadSlot(stream) => write!(f, "slot of stream {}", stream.0),
@@ -357,7 +357,7 @@ impl fmt::Display for Field {
             Field::EntryBlock(entry) => write!(f, "block of entry {entry}"),
             Field::EntryChecksum(entry) => write!(f, "checksum of entry {entry}"),
             Field::EntryValue(entry) => write!(f, "value of entry {entry}"),
-            Field::Repeat => f.write_str("what it repeats of the chunk before"),
+            Field::Repeat => f.write_str("what it repeats of the previous chunk"),
             Field::Place => f.write_str("place"),
             Field::MapPlace(entry) => write!(f, "place plus one in entry {entry}"),
             Field::MapPage => f.write_str("number of the map page"),

@@ -20,7 +20,7 @@ pub enum ServeError {
     #[error("no export: name at least one device to serve")]
     NoExport,
     /// A name that the protocol cannot carry.
-    #[error("export {name:?}…: name and description may have {limit} bytes each")]
+    #[error("export {name:?}…: name and description may have at most {limit} bytes each")]
     LongName {
         /// Its beginning.
         name: String,
@@ -34,7 +34,7 @@ pub enum ServeError {
         name: String,
     },
     /// A server listens there already.
-    #[error("{}: a server listens there already", path.display())]
+    #[error("{}: a server already listens there (stop it, or choose another socket)", path.display())]
     InUse {
         /// The socket.
         path: PathBuf,

@@ -138,6 +138,6 @@ fn greet(client: OwnedFd, shared: &Arc<ServerShared>) {
         }
     });
     if let Err(error) = served {
-        tracing::warn!(%error, "turned a client away: no thread for it");
+        tracing::warn!(%error, "turned a client away: cannot start a thread for it");
     }
 }

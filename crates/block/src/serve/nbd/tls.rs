@@ -36,7 +36,7 @@ const PIECE: usize = 64 << 10;
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file is missing or holds something else.
-    #[error("{}: {reason} (wanted are {CERTIFICATE} and {KEY}, and {AUTHORITY} to check clients, all PEM)", path.display())]
+    #[error("{}: {reason} (TLS needs {CERTIFICATE} and {KEY}, and {AUTHORITY} to check clients, all PEM)", path.display())]
     File {
         /// Which one.
         path: PathBuf,
@@ -118,7 +118,7 @@ impl Tls {
         std::thread::scope(|scope| {
             let carry = move || {
                 if let Err(error) = pump.run() {
-                    tracing::warn!(%error, "TLS: the connection ends");
+                    tracing::warn!(%error, "a TLS connection failed");
                 }
             };
             std::thread::Builder::new().name("nbd-tls".to_owned()).spawn_scoped(scope, carry)?;
@@ -133,7 +133,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let certificates = read.map_err(|error| unreadable(path, &error))?;
     if certificates.is_empty() {
-        return Err(TlsError::File { path: path.to_owned(), reason: "no certificate is in it".to_owned() });
+        return Err(TlsError::File { path: path.to_owned(), reason: "it holds no certificate".to_owned() });
     }
     Ok(certificates)
 }
@@ -141,7 +141,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn unreadable(path: &Path, error: &pem::Error) -> TlsError {
     let reason = match error {
         pem::Error::Io(error) => error.to_string(),
-        pem::Error::NoItemsFound => "no such thing is in it".to_owned(),
+        pem::Error::NoItemsFound => "it holds none".to_owned(),
         other => other.to_string(),
     };
     TlsError::File { path: path.to_owned(), reason }

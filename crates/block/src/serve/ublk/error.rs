@@ -12,8 +12,8 @@ use super::wire::ControlCommand;
 pub enum UblkError {
     /// The module is not loaded, or the kernel has none.
     #[error(
-        "/dev/ublk-control is missing: load the driver with `modprobe ublk_drv` (it needs Linux 6.5 or later; Debian 12 has it in the kernel of \
-         linux-image-6.12-amd64, not in its own 6.1; Debian 13 has it)"
+        "/dev/ublk-control is missing: load the driver with `modprobe ublk_drv` \
+         (it needs Linux 6.5 or later: Debian 13, or Debian 12 with linux-image-6.12-amd64)"
     )]
     NoDriver,
     /// The driver lacks what is needed.
@@ -42,7 +42,7 @@ pub enum UblkError {
         source: io::Error,
     },
     /// The driver gives no requests.
-    #[error("the queue of a ublk device cannot be served: {source}")]
+    #[error("cannot serve the queue of a ublk device: {source}")]
     Queue {
         /// Why not.
         source: io::Error,

@@ -21,9 +21,9 @@ pub(super) fn forget(control: &mut Control) {
             continue;
         }
         match control.call(ControlCommand::DeleteLater, device, 0, None) {
-            Ok(()) => tracing::info!("/dev/ublkc{device} of a daemon that was killed is removed"),
+            Ok(()) => tracing::info!("removed /dev/ublkc{device}, left behind by a killed daemon"),
             // Linux before 6.9 has no such command; the number is only wasted.
-            Err(error) => tracing::debug!(%error, "/dev/ublkc{device} of a daemon that was killed stays"),
+            Err(error) => tracing::debug!(%error, "cannot remove /dev/ublkc{device}, left behind by a killed daemon"),
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn serve(queue: &mut Queue, depth: u16, hands: &Hands, ready: &Sender
         }
     };
     if let Err(error) = served {
-        tracing::error!(%error, "the ublk device ends: its queue cannot be served");
+        tracing::error!(%error, "the ublk device ends: cannot serve its queue");
     }
 }
 

@@ -68,12 +68,12 @@ impl ControlCommand {
 impl fmt::Display for ControlCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ControlCommand::Info => "say how a device stands",
+            ControlCommand::Info => "report the state of a device",
             ControlCommand::Add => "make a device",
-            ControlCommand::Delete | ControlCommand::DeleteLater => "forget the device",
-            ControlCommand::Start => "offer the device",
-            ControlCommand::Stop => "take the device away",
-            ControlCommand::SetParams => "take what the device is like",
+            ControlCommand::Delete | ControlCommand::DeleteLater => "delete the device",
+            ControlCommand::Start => "start the device",
+            ControlCommand::Stop => "stop the device",
+            ControlCommand::SetParams => "accept the parameters of the device",
         })
     }
 }

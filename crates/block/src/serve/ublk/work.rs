@@ -199,7 +199,7 @@ impl From<BlockError> for RequestError {
 impl From<std::io::Error> for RequestError {
     /// The data of a request could not be copied: the device is being taken away by force.
     fn from(error: std::io::Error) -> RequestError {
-        tracing::warn!(%error, "the data of a request cannot be copied");
+        tracing::warn!(%error, "cannot copy the data of a request");
         RequestError(Errno::IO.raw_os_error())
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn run(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()>
     Ok(())
 }
 
-/// Seconds for `count` files by so many clients together.
+/// Seconds in which `clients` clients together make `count` files.
 fn seconds(stack: &Stack, clients: usize, count: usize) -> Result<f64> {
     let places: Vec<_> = (0..clients).map(|client| stack.root().join(format!("{clients}-{client}"))).collect();
     for place in &places {

@@ -1,7 +1,7 @@
 //! Many small files, one call after the other from one thread. Samples are seconds for one call on one file.
 //!
-//! Cold means that the kernel has dropped names and inodes, on the mount and below it (the blocks of the disk stay in
-//! memory, so that the cost of the calls shows and not that of the disk).
+//! Cold means that the kernel has dropped names and inodes, on the mount and below it. The blocks of the disk stay in
+//! memory, so that the figures show the cost of the calls and not that of the disk.
 
 use std::ffi::CString;
 use std::fs;

@@ -7,6 +7,7 @@ pub(crate) mod files;
 pub(crate) mod heat;
 pub(crate) mod many;
 pub(crate) mod oscillation;
+pub(crate) mod paper;
 pub(crate) mod postmark;
 pub(crate) mod rules;
 pub(crate) mod small;

@@ -81,7 +81,7 @@ fn open(path: &CString, flags: OFlags) -> Result<rustix::fd::OwnedFd> {
     rustix::fs::open(path.as_c_str(), flags | OFlags::CLOEXEC, Mode::empty()).context("open")
 }
 
-/// Waits until the second branch of a pool holds so many files (nothing moves where there is no pool).
+/// Waits until the second branch of a pool holds `wanted` files (nothing moves where there is no pool).
 pub(super) fn wait_for(stack: &Stack, wanted: usize) -> Result<()> {
     let branch = stack.second_branch();
     while stack.is_pool() && count_files(&branch) != wanted {

@@ -65,7 +65,7 @@ fn shares(best: &WriteBackFigures) -> (ByteSize, ByteSize) {
     (share(machine.background_percent), share(machine.foreground_percent))
 }
 
-/// What a branch is told; none is the kernel's order.
+/// The setting for a branch; none is the kernel's order.
 pub(super) fn write_back_of(best: &WriteBackFigures) -> Option<WriteBackSpec> {
     let (background, limit) = shares(best);
     let mib = |size: ByteSize| Some(ByteSize(size.0 >> 20 << 20));

@@ -1,8 +1,11 @@
 //! Which files of a pool would gain most from its flash.
 //!
-//! Steps: each file on a disk with a motor is shown to the rules of the pool with one more rule behind them (the rules
-//! decide as they do live), the requests that were recorded are assigned to the files at whose place they are, and
-//! [`umbrella_lab::advice::placement`] says what each rule gains.
+//! Steps:
+//!
+//! 1. Each file on a disk with a motor is shown to the rules of the pool with one more rule behind them. The rules
+//!    decide as they do live.
+//! 2. Each recorded request is assigned to the file that lies at its place.
+//! 3. [`umbrella_lab::advice::placement`] says what each rule gains.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};

@@ -43,7 +43,7 @@ impl PoolDisk {
     }
 }
 
-/// Records, simulates, says, and applies if that is asked for.
+/// Records, simulates, reports, and with `--apply` applies.
 pub(super) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     args.check_page()?;
     block_trace::require_root()?;
@@ -175,7 +175,7 @@ fn disks_of(branch: &BranchStatus) -> Result<Vec<(String, Device, bool)>, String
         return Err(format!("it is offline ({reason})"));
     }
     if branch.covered {
-        return Err("it is hidden, so its disk cannot be seen".to_owned());
+        return Err("it is hidden, so its disk is not visible".to_owned());
     }
     let storage = storage::look(&branch.path).map_err(|error| error.to_string())?;
     if storage.medium == Medium::Remote || storage.disks.is_empty() {

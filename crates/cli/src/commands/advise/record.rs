@@ -28,9 +28,9 @@ pub(super) struct Order<'a> {
     pub(super) devices: &'a [Device],
     /// How long at most.
     pub(super) time: Duration,
-    /// Keep so many requests of each disk in memory. Without a file the recording ends when all disks have as many.
+    /// Most requests of each disk to keep in memory. Without a file the recording ends when all disks have this number.
     pub(super) most: u64,
-    /// The file of all requests; of several disks one each.
+    /// The file of all requests; of several disks, each gets its own file.
     pub(super) save: Option<&'a Path>,
     /// What the disks are called together.
     pub(super) name: &'a str,
@@ -119,7 +119,10 @@ fn watch(
     let lines = kept.iter_mut().map(|kept| kept as &mut dyn Lines);
     let mut recording =
         block_trace::Recording::begin(devices.iter().copied().zip(lines), Tracepoint::Queue, BUFFER_KIB)?;
-    tell!("recording {name} for {}; Ctrl-C ends it early, and advises on what there is", format_duration(time));
+    tell!(
+        "recording {name} for {}; Ctrl-C ends the recording early, and the advice uses what was recorded",
+        format_duration(time)
+    );
     let bar = bar(time);
     let (started, mut last_line) = (Instant::now(), Instant::now());
     let mut why = None;
@@ -136,7 +139,11 @@ fn watch(
         } else if stop.load(Ordering::Relaxed) {
             Some(format!("interrupted after {}", format_duration(rounded(started.elapsed()))))
         } else if most.is_some_and(|most| written.iter().all(|written| *written > most)) {
-            Some("more is not simulated: the recording ends (--requests N for more, --save FILE goes on)".to_owned())
+            Some(
+                "enough requests for the simulation: the recording ends (--requests N records more, --save FILE the \
+                whole time)"
+                    .to_owned(),
+            )
         } else {
             None
         };
@@ -152,7 +159,7 @@ fn watch(
     }
     if total.lost > 0 {
         tell!(
-            "umbrella: the kernel lost {}: the disk was asked for more than is simulated",
+            "umbrella: the kernel lost {}: the disk got more requests than the simulation has",
             count(total.lost, "event")
         );
     }

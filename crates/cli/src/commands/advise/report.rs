@@ -1,4 +1,4 @@
-//! What is said of a pool.
+//! The report about a pool.
 
 use serde::Serialize;
 use umbrella_lab::events::Written;
@@ -8,7 +8,7 @@ use super::apply::Saved;
 use super::configuration::Fragment;
 use super::placement::PlacementReport;
 
-/// All that is said of a pool, as `--json` prints it.
+/// The report about a pool, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct PoolReport {
     pub(super) pool: String,

@@ -38,7 +38,7 @@ pub(super) fn report(report: &DiskAdviceReport) -> String {
         report.seeds.len()
     );
     if report.traces.iter().any(|trace| trace.is_cut) {
-        text += "the traces go on; only the beginning was simulated (more: --requests N)\n";
+        text += "only the beginning of the traces was simulated (more: --requests N)\n";
     }
     text += "\nwrite-back\n";
     text += &of_write_back(&report.write_back);
@@ -50,11 +50,18 @@ pub(super) fn report(report: &DiskAdviceReport) -> String {
         SleepAdvice::NoMotor => line(&mut text, "", &format!("not simulated: {} has no motor", report.disk)),
         SleepAdvice::NoWatts => {
             let disk = visible(&report.disk);
-            line(&mut text, "", &format!("not simulated: {disk} has no watts (--disk with a name of lab list disks)"));
+            line(
+                &mut text,
+                "",
+                &format!(
+                    "not simulated: {disk} gives no watts (choose a --disk from `umbrella lab \
+                list disks`)"
+                ),
+            );
         }
         SleepAdvice::TooShort { least_s } => {
             let least = Unit::Seconds.show(*least_s);
-            line(&mut text, "", &format!("not simulated: {length} is too short, {least} at least is wanted"));
+            line(&mut text, "", &format!("not simulated: {length} is too short (record {least} or longer)"));
         }
         SleepAdvice::Judged(judged) => text += &of_sleep(judged),
     }
@@ -70,7 +77,7 @@ pub(super) fn of_pool(report: &PoolReport) -> String {
     text += &report.placement.as_ref().map_or_else(String::new, of_placement);
     let judged = report.disks.iter().filter(|disk| disk.advice.is_some());
     if report.configuration.is_empty() && judged.count() > 0 {
-        text += "\nthe pool's configuration stays as it is: nothing makes a difference\n";
+        text += "\nno difference: leave the pool's configuration unchanged\n";
     }
     text + &of_configuration(&report.configuration)
 }
@@ -82,7 +89,7 @@ fn of_placement(report: &PlacementReport) -> String {
     let files = count(report.files, "file");
     line(&mut text, "looked at", &format!("{files} ({}) on disks with a motor", report.bytes));
     if report.is_cut {
-        line(&mut text, "", "there are more files: their requests count as those of no file");
+        line(&mut text, "", "there are more files; their requests count as requests of no file");
     }
     let known = share(report.of_files, report.requests);
     let requests = count(report.requests, "request");
@@ -98,7 +105,7 @@ fn of_placement(report: &PlacementReport) -> String {
         Some((rule, waited)) => {
             line(&mut text, "rule", &rule.name);
             line(&mut text, "programs", &format!("wait {}", against(&waited, &report.today, seconds)));
-            line(&mut text, "", "the files that are there move with `umbrella enforce`, which is not counted");
+            line(&mut text, "", "to move existing files, run `umbrella enforce` (these moves are not counted)");
         }
         None => line(&mut text, "rule", "no difference: no rule makes programs wait less"),
     }
@@ -125,12 +132,12 @@ fn of_decisions(decisions: &Decisions) -> String {
     }
     let recorded = &decisions.recorded;
     if recorded.selections == 0 {
-        line(&mut text, &decisions.policy, "chose nothing: less was dirty than the background threshold");
+        line(&mut text, &decisions.policy, "chose nothing: dirty data stayed below the background threshold");
         return text;
     }
     let runs = |of: &Written| format!("runs of {:.1} pages, {:.0} blocks apart", of.mean_run(), of.mean_distance());
     let chosen = count(recorded.selections, "selection");
-    line(&mut text, &decisions.policy, &format!("{chosen} made again, all the same; {}", runs(recorded)));
+    line(&mut text, &decisions.policy, &format!("{chosen} made again, with the same result; {}", runs(recorded)));
     if let Some(advised) = &decisions.advised {
         line(&mut text, &advised.policy, &format!("on the same dirty pages: {}", runs(&advised.written)));
     }

@@ -21,9 +21,9 @@ use crate::text::visible_path;
 
 /// Measure a disk by timing reads, and write its profile for the lab.
 ///
-/// Finds how fast it turns, its zones and heads, seek times, what its buffer reads ahead and keeps, and what a queue of
-/// reads gains. A device that does not turn is measured by latency and throughput. Nothing is written to it. Measure a
-/// disk that nobody uses.
+/// Measures rotation, zones, heads, seek times, what the buffer reads ahead and keeps, and what a queue of reads gains.
+/// For a device that does not turn, it measures latency and throughput. It writes nothing to the disk. Measure a disk
+/// that is not in use.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -38,10 +38,10 @@ pub(super) struct DiskBenchArgs {
     /// Write the disk's profile, which `umbrella lab run --disk FILE` reads.
     #[arg(short, long, value_name = "FILE.toml")]
     output: Option<PathBuf>,
-    /// End after this time; what was not measured by then is assumed.
+    /// End after this time; the profile assumes what was not measured by then.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "10m")]
     time: Duration,
-    /// Also when the disk is mounted or otherwise in use. Other requests disturb the times.
+    /// Measure also a disk that is mounted or otherwise in use. Other requests disturb the times.
     #[arg(long)]
     in_use: bool,
     /// Print JSON.
@@ -91,7 +91,7 @@ impl DiskBenchArgs {
         };
         let profile = rotating
             .profile(model)
-            .context("the timings do not fit a rotating disk; try again while nothing else uses it")?;
+            .context("the timings do not fit a rotating disk; try again while nothing else uses the disk")?;
         write_whole(output, &profile.to_toml())?;
         tell!("{} describes it for `umbrella lab run --disk`", visible_path(output));
         Ok(ExitCode::SUCCESS)

@@ -3,8 +3,8 @@
 //!
 //! 1. An emulated disk of 7200 rpm in memory, a log store on it, offered as a loop device, ext4 on that.
 //! 2. Files of 100 KB in 100 directories, until 85 % of the file system are full.
-//! 3. So many of them are written anew as the paper says, chosen by locality x/y: x % of the updates go to y % of the
-//!    files, the others to half of the rest.
+//! 3. Files are written anew, as often as in the paper. They are chosen by locality x/y: x % of the updates go to y %
+//!    of the files, the others to half of the rest.
 //! 4. What the cleaner read and wrote during step 3, and how long that took in the disk's own time, with one region and
 //!    with three.
 
@@ -34,15 +34,15 @@ use umbrella_units::{ByteSize, SplitMix64};
 use crate::commands::claims::{FigureClaims, print_claims, print_count, rows};
 use crate::output;
 
-const ASSUMED: &str = "ext4 stands for the file system of the log, which has one of its own in the paper; the disk is emulated and smaller, the number of \
-     updates is the paper's; what is dirty is written when it would fill the paper's memory, in proportion; \
-     times are the disk's own, with the host's work in them";
+const ASSUMED: &str = "ext4 replaces the paper's own file system. The disk is emulated and smaller; the number of \
+    updates is the paper's. Dirty data is written when it would fill the paper's memory, in proportion. Times are the \
+    disk's own and include the host's work";
 /// The share of the file system that is filled first.
 const FULL: f64 = 0.85;
 const FILE: usize = 100_000;
 const DIRECTORIES: usize = 100;
-/// The paper's machine has a disk of so many times its memory: what is dirty is written after as many updates as would
-/// fill that memory.
+/// Size of the disk of the paper's machine, as a multiple of its memory. Dirty data is written after as many updates as
+/// would fill that memory.
 const MEMORY: usize = 80;
 
 /// How large everything is.
@@ -71,10 +71,10 @@ struct BenchRun {
     written_blocks: u64,
 }
 
-/// Run the benchmark of R-LFS's prototype again (figure 7 of the paper), and judge its claims.
+/// Repeat the benchmark of R-LFS's prototype (figure 7 of the paper), and judge its claims.
 ///
-/// Puts ext4 on a log store on an emulated disk, mounts it, fills it and rewrites its files. Touches no disk of yours.
-/// Needs root; takes some minutes.
+/// Creates ext4 on a log store on an emulated disk, mounts it, fills it and rewrites its files. Uses none of your
+/// disks. Needs root; takes some minutes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -82,7 +82,7 @@ EXAMPLES:
   umbrella bench r-lfs --quick    # a smaller disk, fewer updates
   umbrella bench r-lfs --json     # one object a claim")]
 pub(super) struct RLfsArgs {
-    /// Take a smaller disk and fewer updates.
+    /// Use a smaller disk and fewer updates.
     #[arg(long)]
     quick: bool,
     /// Print JSON: one object a claim.
@@ -97,7 +97,7 @@ impl RLfsArgs {
         if !self.step.is_empty() {
             return run_step(&self.step);
         }
-        ensure!(rustix::process::geteuid().is_root(), "it makes a file system and mounts it: run it as root");
+        ensure!(rustix::process::geteuid().is_root(), "this creates and mounts a file system: run it as root");
         let scale = if self.quick { QUICK } else { FULL_SCALE };
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -179,7 +179,7 @@ impl Drop for MountGuard {
     fn drop(&mut self) {
         let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
         if quiet(Command::new("mountpoint").arg("-q").arg(&self.0)).is_ok_and(|status| status.success()) {
-            // A failure has been told by whoever noticed it.
+            // The code that noticed a failure has reported it.
             let _ = quiet(Command::new("umount").arg("--lazy").arg(&self.0));
         }
     }
@@ -207,12 +207,12 @@ impl Drop for Folder {
 }
 
 fn path(path: &Path) -> anyhow::Result<&str> {
-    path.to_str().context("the temporary folder has a name that is not UTF-8")
+    path.to_str().context("the name of the temporary directory is not UTF-8: set TMPDIR to another one")
 }
 
 fn run(program: &str, arguments: &[&str]) -> anyhow::Result<()> {
     let output = Command::new(program).args(arguments).stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("{program} cannot be run"))?;
+    let output = output.with_context(|| format!("cannot run {program}"))?;
     if !output.status.success() {
         bail!("{program} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -282,7 +282,7 @@ fn benchmark(
 fn step(arguments: &[&str], stop: &AtomicBool) -> anyhow::Result<String> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["bench", "r-lfs", "--step"]).args(arguments);
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("a step cannot be started")?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot start a step")?;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break status;

@@ -15,9 +15,10 @@ use crate::commands::trace_output::{Existing, Recorded, ending_signals};
 use crate::output::reasons;
 use crate::text::{count, visible_path};
 
-/// Record the requests that a disk gets, as a trace (shared CSV).
+/// Record the requests to a disk as a trace (shared CSV).
 ///
-/// Reads the kernel's block tracepoints, in an instance of its own; needs root. Ends after --seconds, or with Ctrl-C.
+/// Reads the kernel's block tracepoints in a tracing instance of its own. Needs root. Ends after --seconds, or with
+/// Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -33,7 +34,7 @@ pub(super) struct BenchRecordArgs {
     /// The new file, compressed if its name ends with .gz or .zst; `-` is standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     output: PathBuf,
-    /// When a request counts.
+    /// The event at which a request counts.
     #[arg(long, value_enum, default_value_t = Tracepoint::Queue)]
     event: Tracepoint,
     /// The kernel's buffer for each CPU, in KiB.

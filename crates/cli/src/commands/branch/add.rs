@@ -20,7 +20,7 @@ use crate::config::save::{self, Addition, Change};
 use crate::text::{quoted, quoted_list, visible_path};
 use crate::{commands, ending, mounts, output, pool};
 
-/// Take a directory into the pool. Its files appear in the tree at once.
+/// Add a directory to the pool as a branch. Its files appear in the tree at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -29,14 +29,14 @@ EXAMPLES:
   umbrella branch add disk3 /mnt/disk3 --default --save
   umbrella branch add disk3 /mnt/disk3 --group hdds --balance --save
 
-Without --save the configuration is not changed: what to add to it is printed.")]
+Without --save the configuration stays unchanged, and the lines to add are printed.")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct AddArgs {
     /// Name of the branch, as used in rules.
     name: String,
     /// Its directory.
     path: PathBuf,
-    /// Place no new files here when less than this is free ("10GiB" or "5%").
+    /// Place no new files here while less than this is free ("10GiB" or "5%").
     #[arg(long, value_name = "AMOUNT")]
     min_free: Option<Amount>,
     /// Below this much free space, writes go through the daemon.
@@ -45,23 +45,23 @@ pub(super) struct AddArgs {
     /// Write, move and delete nothing here.
     #[arg(long)]
     read_only: bool,
-    /// Bring no new files here; those that are here are used and changed.
+    /// Place no new files here; existing files can be read and changed.
     #[arg(long)]
     no_create: bool,
-    /// It is full with so many inodes in use.
+    /// Number of inodes in use at which the branch is full.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     max_files: Option<u64>,
     /// While the pool is mounted, show an empty directory at the branch's own path.
     #[arg(long)]
     hide: bool,
-    /// Let the pool start without it when it is missing.
+    /// Let the pool start without this branch when it is missing.
     #[arg(long)]
     optional: bool,
-    /// Whether the path must be a mount point [default: if it is one now]. "false" also takes a directory of the root
+    /// Whether the path must be a mount point [default: if it is one now]. "false" also accepts a directory of the root
     /// file system.
     #[arg(long, value_name = "BOOL")]
     require_mount: Option<bool>,
-    /// How long a file that came here stays before a rule may move it ("1d").
+    /// How long a file that moved here stays before a rule may move it again ("1d").
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     min_stay: Option<Duration>,
     /// All reads and writes go through the daemon.
@@ -125,7 +125,7 @@ impl AddArgs {
         if let Some(saved) = saved {
             let written = saved.write();
             written.with_context(|| {
-                format!("branch {} is in the pool, but not in its configuration (add it there by hand)", quoted(&name))
+                format!("branch {} is in the pool, but not in its configuration (add it there yourself)", quoted(&name))
             })?;
         }
         let lists = rules_reaching(&client, &name)?;
@@ -136,7 +136,9 @@ impl AddArgs {
         }
         let shown = quoted(&name);
         let on = if lists.is_empty() {
-            "it is on no list, so no new file goes there: name it in a rule or in the default list of the configuration, then `umbrella rules reload`".to_owned()
+            "it is on no list, so it gets no new files: name it in a rule or in the default list of the \
+            configuration, then run `umbrella rules reload`"
+                .to_owned()
         } else {
             let lists = quoted_list(lists.iter().map(String::as_str));
             format!("new files go there by {lists}; `umbrella enforce` moves the files that already belong there")

@@ -14,9 +14,9 @@ use crate::config::save::{self, Change};
 use crate::output;
 use crate::text::{quoted, quoted_list, visible_path};
 
-/// Forget a branch. Its files vanish from the tree and stay on the branch.
+/// Remove a branch from the pool. Its files vanish from the tree and stay on the branch.
 ///
-/// A branch that still holds files is only forgotten with --force; `umbrella branch drain` empties it first.
+/// A branch that still holds files is removed only with --force; `umbrella branch drain` empties it first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -25,11 +25,11 @@ EXAMPLES:
 pub(super) struct RemoveArgs {
     /// Name of the branch.
     name: String,
-    /// Also when it still holds files.
+    /// Remove the branch even if it still holds files.
     #[arg(short, long)]
     force: bool,
-    /// Also take it out of the configuration of the pool, and out of lists that name others beside it; comments and
-    /// layout stay.
+    /// Also remove it from the pool's configuration and its lists, except a list that names no other branch; comments
+    /// and layout stay.
     #[arg(long)]
     save: bool,
     #[command(flatten)]
@@ -51,17 +51,18 @@ impl RemoveArgs {
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {
             let written = saved.write();
-            written.with_context(|| format!("branch {name} is forgotten, but still in the configuration"))?;
+            written
+                .with_context(|| format!("branch {name} is removed from the pool, but still in the configuration"))?;
         }
         if self.json {
             output::json(&json!({ "branch": self.name, "removed": true, "rules": rules, "saved": file }))?;
             return Ok(ExitCode::SUCCESS);
         }
         let configuration = match &file {
-            Some(file) => format!(", and taken out of {file}"),
+            Some(file) => format!(", and from {file}"),
             None => "; remove it from the configuration too (or --save)".to_owned(),
         };
-        output::line(&format!("branch {name} is forgotten{configuration}"))?;
+        output::line(&format!("branch {name} is removed from the pool{configuration}"))?;
         if !rules.is_empty() {
             let rules = quoted_list(rules.iter().map(String::as_str));
             let edit = if file.is_some() { "" } else { "edit the configuration, then " };

@@ -21,20 +21,21 @@ use crate::{config, covers, ending, output};
 
 /// Replace the disk of a branch, for example because it broke, was formatted, or lost its .umbrella.
 ///
-/// The branch keeps its name, and rules mean the new disk. Files of the old one vanish from the tree. On a pool that is
-/// not mounted, name its configuration with --pool: the next mount takes in what is then at the branch's path.
+/// The branch keeps its name, and its rules apply to the new disk. Files of the old disk vanish from the tree. If the
+/// pool is not mounted, name its configuration with --pool: the next mount uses the disk that is then at the branch's
+/// path.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   umbrella branch replace disk2                       a new file system is mounted where the old one was
-  umbrella branch replace disk2 /mnt/new --save       it is elsewhere, and the configuration is to say so
-  umbrella branch replace disk2 --pool pool.toml      the pool does not start because of it")]
+  umbrella branch replace disk2 /mnt/new --save       the new disk is elsewhere; save its path
+  umbrella branch replace disk2 --pool pool.toml      the pool does not start because of this branch")]
 pub(super) struct ReplaceArgs {
     /// Name of the branch.
     name: String,
-    /// Where the new one is [default: where the old one was].
+    /// Path of the new disk [default: that of the old one].
     path: Option<PathBuf>,
-    /// Also when the old one is online and holds files.
+    /// Replace the branch even if the old disk is online and holds files.
     #[arg(short, long)]
     force: bool,
     /// Also write its new path to the configuration of the pool; comments and layout stay.
@@ -91,7 +92,7 @@ impl ReplaceArgs {
         let file = visible_path(change.file());
         let written = change.write();
         written.with_context(|| {
-            format!("branch {} is replaced, but its path in the configuration is the old one", quoted(&self.name))
+            format!("branch {} is replaced, but the configuration still has its old path", quoted(&self.name))
         })?;
         Ok(Some(file))
     }

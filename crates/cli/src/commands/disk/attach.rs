@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// Offer a disk to this machine, in the background, and print the device: /dev/loopN, or /dev/ublkbN with --front ublk.
 ///
-/// A disk that is served already is attached as well. Needs root.
+/// Also attaches a disk that is already served. Needs root.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -33,8 +33,8 @@ EXAMPLES:
 pub(super) struct AttachArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Go on without flushed data that is damaged. Lost blocks cannot be read until they are written again. Read-only
-    /// if nobody knows which blocks are lost.
+    /// Continue without flushed data that is damaged. Lost blocks cannot be read until they are written again. The disk
+    /// is read-only if the log does not show which blocks are lost.
     #[arg(long)]
     salvage: bool,
     /// Where the daemon logs [default: /var/log/umbrella/disk-NAME.log].
@@ -86,15 +86,15 @@ impl AttachArgs {
     fn attach_served(&self, spec: &DiskSpec) -> anyhow::Result<DiskStatus> {
         let (client, status) = place::client_of(spec)?;
         if spec.read_only && !status.read_only {
-            bail!("{} is served already, and can be written; detach it first to attach it --read-only", spec.name);
+            bail!("{} is already served for writing; detach it first to attach it --read-only", spec.name);
         }
         if self.salvage {
             tracing::warn!(
-                "{0} is served already, and --salvage counts when a disk is opened: detach {0} first",
+                "{0} is already served, and --salvage takes effect only when a disk is opened: detach {0} first",
                 spec.name
             );
         } else if status.read_only && !spec.read_only {
-            tracing::warn!("{} is served read-only, and so is the device", spec.name);
+            tracing::warn!("{} is served read-only, so the device is read-only too", spec.name);
         }
         let outdated = place::outdated(spec, &status);
         if !outdated.is_empty() {

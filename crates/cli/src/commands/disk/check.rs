@@ -32,10 +32,10 @@ use crate::disk::serve::open_to_others;
 use crate::output::{self, reasons};
 use crate::text::{count, visible_path};
 
-/// Check a disk: its configuration, what it is made of, the log of a hybrid disk, and a log store.
+/// Check a disk: its configuration and devices, the log of a hybrid disk, and a log store.
 ///
-/// Changes nothing. For a disk that is served, it checks the configuration and asks the daemon what is wrong. Ends with
-/// 1 when something is wrong; warnings alone end with 0.
+/// Changes nothing. For a served disk, it checks the configuration and asks the daemon for problems. Ends with 1 when
+/// something is wrong; warnings alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -46,7 +46,7 @@ EXAMPLES:
 pub(super) struct DiskCheckArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Also compare all data of a log store with its checksums, which reads everything that is in use.
+    /// Also compare all data of a log store with its checksums; this reads everything in use.
     #[arg(long)]
     data: bool,
     /// Print JSON.
@@ -191,8 +191,8 @@ fn look(disk: DiskSpec, depth: Depth) -> DiskCheckReport {
     report
 }
 
-/// Who uses the disk: what is on it is not looked at then, since what is written meanwhile would look like damage. A
-/// daemon is asked what it knows.
+/// Looks for users of the disk. If there are any, its contents are not checked, since data that is written meanwhile
+/// would look like damage. A daemon is asked what it knows.
 fn look_for_users(disk: &DiskSpec, report: &mut DiskCheckReport) {
     if place::is_served(&disk.name) {
         let status = match place::client_of(disk) {
@@ -231,10 +231,10 @@ fn look_for_flash(disk: &DiskSpec, report: &mut DiskCheckReport) {
     let message = match half.map(|half| hybrid::flash_of(&half)) {
         None | Some(Ok(None)) => return,
         Some(Ok(Some(flash))) => format!(
-            "the disk belongs together with the flash {flash}, which is missing (docs/disk.md says what to do when it is lost: \
-             `umbrella disk detach --forget-flash`)"
+            "the disk belongs together with the flash {flash}, which is missing; connect it, or if it is lost, run \
+            `umbrella disk detach --forget-flash` (docs/disk.md)"
         ),
-        Some(Err(error)) => format!("the disk may belong together with a flash, which is missing: {error}"),
+        Some(Err(error)) => format!("the disk may belong together with a flash that is missing: {error}"),
     };
     report.errors.push(Message::Device { message });
 }
@@ -321,33 +321,34 @@ fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
             Err(format!("{shown} does not exist; check the name of the device"))
         }
         Err(error) if error.kind() == ErrorKind::NotFound && size.is_some() => {
-            Ok(Some(format!("{shown} is not there yet (`umbrella disk create` makes it)")))
+            Ok(Some(format!("{shown} does not exist yet (`umbrella disk create` makes it)")))
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            Err(format!("{shown} does not exist (name a disk or file, or say its size so that `create` can make it)"))
+            Err(format!("{shown} does not exist (name a disk or file, or give its size so that `create` can make it)"))
         }
-        Err(error) => Err(format!("{shown} cannot be read: {error}")),
+        Err(error) => Err(format!("cannot read {shown}: {error}")),
         Ok(data) if data.is_file() && data.len() == 0 => match size {
             Some(_) => Ok(Some(format!("{shown} is empty (`umbrella disk create` makes it)"))),
-            None => Err(format!("{shown} is empty; say its size so that `create` can make it")),
+            None => Err(format!("{shown} is empty; give its size so that `create` can make it")),
         },
         Ok(data) if !is_disk(&data) => Err(format!("{shown} is neither a regular file nor a block device")),
         Ok(data) => Ok(size.filter(|size| data.is_file() && data.len() != size.0).map(|size| {
             let [is, size] = ByteSize(data.len()).told_apart(size);
-            format!("{shown} has {is}, not {size}; its own size counts")
+            format!("{shown} has {is}, not {size}; its actual size is used")
         })),
     }
 }
 
 /// What is between the certain and the promised mark.
-const PERHAPS_LOST: &str = "part of the log is damaged near its end: if the flush that was under way was answered, flushed data is lost; attaching the disk goes on with the rest";
+const PERHAPS_LOST: &str = "part of the log is damaged near its end: if the last flush before the end was answered, \
+    flushed data is lost; attaching the disk continues with the rest";
 
 /// Ranges at risk that are listed; the rest is counted.
 const AT_RISK_SHOWN: usize = 20;
 
 /// What is in the log.
 fn log(pair: &PairReport) -> String {
-    let torn = if pair.torn { "; one more was being written when it ended, and had not been acknowledged" } else { "" };
+    let torn = if pair.torn { "; the last one is incomplete and was never acknowledged" } else { "" };
     let lost = pair.losses.at_risk.iter().chain(&pair.perhaps_lost.at_risk).map(|range| range.bytes().0).sum();
     let lost = if lost == 0 { String::new() } else { format!("; {} lost", ByteSize(lost)) };
     format!(
@@ -392,7 +393,7 @@ fn summary(report: &DiskCheckReport) -> String {
         let verdict = match report.ok {
             Some(true) => "ok",
             Some(false) => "not ok",
-            None => "in use, and not looked at",
+            None => "in use, not checked",
         };
         lines.push(format!("{}: {verdict} ({kind}, {errors}, {warnings})", disk.name));
     }

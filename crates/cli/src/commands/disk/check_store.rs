@@ -108,7 +108,7 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Store
         looked.warnings.extend(differences(log, &report));
     }
     if spec.log.is_none() && spec.cache.is_some() {
-        let told = "a log store is on disk and flash: add [log] to the configuration, or they cannot be used";
+        let told = "disk and flash hold a log store: add [log] to the configuration to use them";
         looked.errors.push(StoreProblem::new(told.to_owned()));
     }
     Ok(Some(looked))
@@ -123,7 +123,12 @@ fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
         .segment
         .filter(|segment| *segment != store.segment)
         .map(|segment| format!("log store: its segments have {}, not {segment}", store.segment));
-    let counts = |difference| format!("{difference}; the store's own counts (you choose both when you make a store)");
+    let counts = |difference| {
+        format!(
+            "{difference}; the store's own value is used (scheme and segment size are fixed \
+        when you create a store)"
+        )
+    };
     scheme.into_iter().chain(segment).map(counts).collect()
 }
 
@@ -152,7 +157,10 @@ impl StoreCheck {
         let loses = found.problems.iter().any(|problem| matches!(problem, Problem::Loss(_)));
         let abandoned = (found.abandoned > 0 && !loses).then(|| {
             let chunks = count(found.abandoned, "chunk");
-            format!("log store: {chunks} or more behind the end of the log do not count: when the power was cut or the daemon killed, nobody had flushed them; if it was not, the log is damaged there")
+            format!(
+                "log store: {chunks} or more behind the end of the log are ignored. After a power cut or a kill \
+                this is normal: they were never flushed. Otherwise the log is damaged there"
+            )
         });
         let wrong = wrong.iter().zip(lines).map(|(problem, line)| StoreProblem { message: text(problem), line });
         let errors = wrong.chain(more.map(StoreProblem::new)).collect();
@@ -163,7 +171,7 @@ impl StoreCheck {
 impl StoreReport {
     /// In a line.
     pub(super) fn shown(&self) -> String {
-        let end = if self.clean { "closed in order" } else { "not closed in order" };
+        let end = if self.clean { "closed cleanly" } else { "not closed cleanly" };
         let replayed =
             if self.replayed > 0 { format!(", {} to replay", count(self.replayed, "chunk")) } else { String::new() };
         let data =

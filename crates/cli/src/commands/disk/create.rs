@@ -23,10 +23,10 @@ use crate::disk::{log, place, remembered};
 use crate::output::{self, reasons};
 use crate::text::visible_path;
 
-/// Make the files that are missing, join disk and flash to a hybrid disk, and make a log store.
+/// Create missing files, join disk and flash to a hybrid disk, or create a log store.
 ///
-/// The data on the disk of a hybrid disk stays, except its last 8 KiB; its flash is overwritten. A log store overwrites
-/// the whole disk. Stops when one of them holds something.
+/// A hybrid disk keeps the data on its disk, except the last 8 KiB, and overwrites its flash. A log store overwrites
+/// the whole disk. Refuses a disk or flash that holds data, unless you give --force.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -40,7 +40,7 @@ pub(super) struct CreateArgs {
     source: SourceArgs,
     #[command(flatten)]
     log: NewLogArgs,
-    /// Also when the disk or the flash holds something, which is then lost.
+    /// Overwrite a disk or flash that holds data.
     #[arg(long)]
     force: bool,
     /// Print JSON.
@@ -160,7 +160,10 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
     {
         Some(part) => Ok(part.half()),
         None => {
-            bail!("{what}: in memory nothing lasts; give it a path (a hybrid disk in memory is made at each start)")
+            bail!(
+                "{what} is in memory and would be lost; give it a path (a hybrid disk in memory is made at each \
+                    start)"
+            )
         }
     };
     keeps(&spec.disk, cache)?;
@@ -191,16 +194,16 @@ fn join(spec: &DiskSpec, cache: &CacheSpec, force: bool) -> anyhow::Result<(Opti
     Ok((Some(pair), Some(created.size)))
 }
 
-/// Even by force no new pair is made of a disk whose newest data is on a flash: the disk would be served as it was, and
-/// nobody would be told what is missing.
+/// Refuses to make a new pair of a disk whose newest data is on a flash, even by force. The disk would be served as it
+/// was, without any word of what is missing.
 fn refuse_newest_elsewhere(why: &str, disk: &PairHalf, flash: &PairHalf) -> anyhow::Result<()> {
     let pair = DamagedPair::open(disk.clone(), flash.clone());
     if pair.is_ok_and(|pair| pair.only_in_log().is_empty() && pair.losses().is_empty()) {
         return Ok(());
     }
     bail!(
-        "{why}. `umbrella disk detach CONFIG` brings the newest data to the disk; if the flash is lost, `umbrella disk detach CONFIG --forget-flash` goes on \
-         without it. Then create the new pair"
+        "{why}. `umbrella disk detach CONFIG` brings the newest data to the disk; if the flash is lost, `umbrella \
+        disk detach CONFIG --forget-flash` gives it up. Then create the new pair"
     )
 }
 

@@ -23,21 +23,21 @@ use crate::text::count;
 /// How long a daemon may say nothing. It says how far it is every second at least.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Take a disk away: everything on the flash goes to the disk, which you can then use without the flash.
+/// Stop serving a disk: everything on the flash goes to the disk, which you can then use without the flash.
 ///
-/// The two still belong together: the next `attach` or `serve` uses both again, with what was written to the disk
-/// alone. A disk that is not served is named by its configuration. Ctrl-C leaves the disk as it is.
+/// The two remain a pair: the next `attach` or `serve` uses both again, with what was written to the disk alone. Name a
+/// disk that is not served by its configuration. Ctrl-C cancels, and the disk stays served.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
   umbrella disk detach
   umbrella disk detach media --keep-cache    quick: what is on flash stays there for the next start
-  umbrella disk detach media --dissolve      the flash is wanted for something else: a plain disk is left")]
+  umbrella disk detach media --dissolve      free the flash for another use: a plain disk is left")]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub(super) struct DetachArgs {
     #[command(flatten)]
     disk: DiskArg,
-    /// Leave the data on the flash: the disk is not complete without it.
+    /// Leave the data on the flash; without it the disk is incomplete.
     #[arg(long)]
     keep_cache: bool,
     /// End the pair: the disk is a plain disk then, and the flash is free. `umbrella disk create` joins them again.
@@ -46,12 +46,12 @@ pub(super) struct DetachArgs {
     /// Disconnect NBD clients.
     #[arg(short, long)]
     force: bool,
-    /// For a disk that is not served and whose log is damaged: write the intact data to the disk. Lost sectors are
-    /// listed; the disk has older data there.
+    /// For a disk that is not served and has a damaged log: write the intact data to the disk, and list the lost
+    /// sectors, where the disk has older data.
     #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force", "forget_flash"])]
     salvage: bool,
-    /// For a disk that is not served: give up all data that only the flash has. The flash may be missing; if it can be
-    /// read, the lost data is listed.
+    /// For a disk that is not served: give up all data that only the flash has. The flash may be missing; if it is
+    /// readable, the lost data is listed.
     #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force"])]
     forget_flash: bool,
     /// Print JSON.
@@ -104,7 +104,7 @@ impl DetachArgs {
                 return Ok(cleared(&spec.name));
             }
             if self.keep_cache {
-                bail!("{} is not served: there is nothing to do", spec.name);
+                bail!("{} is not served: nothing to do", spec.name);
             }
             let (drained, lost, perhaps_lost) = detach_unserved(spec, self.flash(), show)?;
             let outcome = match self.flash() {
@@ -148,9 +148,9 @@ impl DetachArgs {
 /// What becomes of a detachment that nobody waits for any more.
 fn what_comes(has_begun: bool) -> &'static str {
     if has_begun {
-        "it had begun to end, and does so when it goes on"
+        "it had begun to end, and finishes when the daemon continues"
     } else {
-        "the disk stays as it is, also when its daemon goes on: detach it again then"
+        "the disk stays served when its daemon continues: detach it again then"
     }
 }
 
@@ -177,15 +177,15 @@ fn summary(Detached { name, outcome, drained, lost, perhaps_lost: perhaps }: &De
             format!("{name} is a plain disk now; {drained} brought from flash to it, and the flash is free")
         }
         DetachOutcome::Detached => format!("{name} is detached"),
-        DetachOutcome::DetachedWithCache => format!("{name} is detached; without its flash it is not whole"),
+        DetachOutcome::DetachedWithCache => format!("{name} is detached; without its flash the disk is incomplete"),
         DetachOutcome::Salvaged => {
-            format!("{name} is detached; {drained} that were whole brought from flash to the disk")
+            format!("{name} is detached; {drained} of intact data brought from flash to the disk")
         }
         DetachOutcome::LeftoversCleared => {
             format!("{name}: cleaned up what its daemon left behind; the data on the disk was not touched")
         }
-        DetachOutcome::Gone => format!("{name} is detached; it was in memory, and its data is gone"),
-        DetachOutcome::FlashForgotten => format!("{name} is detached; what only the flash had is forgotten"),
+        DetachOutcome::Gone => format!("{name} is detached; it was in memory, so its data is gone"),
+        DetachOutcome::FlashForgotten => format!("{name} is detached; the data that only the flash had is given up"),
     }];
     match lost {
         None => lines.push("lost: unknown, because the log could not be read".to_owned()),

@@ -12,7 +12,7 @@ use crate::disk::place::{self, Target};
 use crate::disk::protocol::{Answer, GrowResult, Request};
 use crate::output;
 
-/// Let a log store use the space that its disk has gained, also while it is mounted.
+/// Let a log store use the space that its disk gained, even while it is mounted.
 ///
 /// First enlarge its file or disk (`truncate -s +10G FILE`, `lvextend`), afterwards the file system on it
 /// (`resize2fs DEVICE`, `xfs_growfs MOUNT POINT`). NBD clients see the new size when they connect again.

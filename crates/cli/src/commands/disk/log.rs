@@ -22,29 +22,29 @@ use crate::text::{visible, visible_path};
 /// The largest file that there can be.
 const MOST_IMAGE: ByteSize = ByteSize((1 << 63) - PAGE_BYTES);
 
-/// What to make.
+/// What to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum NewDiskKind {
     /// A log store: random writes become sequential ones (docs/log-store.md).
     Log,
 }
 
-/// How a new log store is to be.
+/// Options of a new log store.
 #[derive(Debug, Args)]
 pub(super) struct NewLogArgs {
-    /// What to make of the device, if not what the configuration says.
+    /// What to create, if not what the configuration says.
     #[arg(long, value_enum)]
     kind: Option<NewDiskKind>,
     /// Where a log store places blocks (`umbrella disk schemes` lists them).
     #[arg(long, value_name = "SCHEME")]
     scheme: Option<SchemeSpec>,
-    /// The unit that a log store cleans: 64KiB to 256MiB [default: by its size].
+    /// The size of a log store's segments, which it cleans as a whole: 64KiB to 256MiB [default: by its size].
     #[arg(long, value_name = "SIZE", value_parser = segment)]
     segment: Option<ByteSize>,
-    /// What a log store keeps spare, so that cleaning is cheap: 1% to 90% [default: 10%].
+    /// The share of a log store that stays free, so that cleaning is cheap: 1% to 90% [default: 10%].
     #[arg(long, value_name = "SHARE", value_parser = spare)]
     spare: Option<Percent>,
-    /// How large an image to make, if it does not exist.
+    /// The size of the image, if it does not exist.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     size: Option<ByteSize>,
 }
@@ -79,13 +79,14 @@ fn refuse_other_size(path: &Path, asked: ByteSize) -> anyhow::Result<()> {
         return Ok(());
     }
     if !data.is_file() {
-        bail!("--size is for an image that does not exist yet, and {shown} is there; leave it out");
+        bail!("--size is for an image that does not exist yet, but {shown} exists; leave --size out");
     }
     let is = ByteSize(data.len());
     // An empty one is as a making that was cut short leaves it.
     if is != asked && is.0 > 0 {
         bail!(
-            "--size is for an image that does not exist yet, and {shown} has {is}; leave it out, or `truncate` the image before"
+            "--size is for an image that does not exist yet, but {shown} has {is}; leave --size out, or `truncate` \
+            the image first"
         );
     }
     Ok(())
@@ -119,7 +120,7 @@ impl NewLogArgs {
             ];
             return match given.into_iter().flatten().next() {
                 Some(option) => {
-                    bail!("{option} is for a log store (say --kind log, or write [log] into the configuration)")
+                    bail!("{option} is for a log store (add --kind log, or [log] in the configuration)")
                 }
                 None => Ok(()),
             };

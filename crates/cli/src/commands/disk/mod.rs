@@ -23,7 +23,7 @@ use serde_json::json;
 
 use crate::output;
 
-/// Offer a block device: a hybrid disk, a log store, a file, or an emulated disk.
+/// Serve a block device: a hybrid disk, a log store, a file, or an emulated disk.
 #[derive(Debug, Args)]
 pub(crate) struct DiskArgs {
     #[command(subcommand)]

@@ -26,7 +26,7 @@ impl ProgressDisplay {
         ProgressDisplay { bar, on_terminal, last_line: Instant::now() }
     }
 
-    /// So much of it is done; `line` says the same in words.
+    /// Shows how much of it is done; `line` says the same in words.
     pub(super) fn show(&mut self, done: u64, total: u64, line: impl FnOnce() -> String) {
         self.bar.set_length(total);
         self.bar.set_position(done);
@@ -59,7 +59,7 @@ impl Waiting {
         Waiting { what: what.to_owned(), bar, on_terminal, told: None }
     }
 
-    /// So long it has taken.
+    /// Shows how long it has taken.
     pub(super) fn show(&mut self, so_far: Duration) {
         if so_far < SHORT {
             return;

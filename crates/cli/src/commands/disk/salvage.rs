@@ -26,11 +26,10 @@ use crate::disk::{log, place};
 use crate::output;
 use crate::text::{count, visible_path};
 
-/// Write what a damaged log store or hybrid disk still holds to a plain image.
+/// Copy what a damaged log store or hybrid disk still holds to a plain image.
 ///
-/// FILE gets the newest copy of each block that can be read, whatever is damaged. Blocks that may not be what was
-/// written last are listed, and the command ends with 1 if there are any. IMAGE is not changed, and must not be served
-/// meanwhile.
+/// FILE gets the newest readable copy of each block, whatever is damaged. Blocks that may not have their newest data
+/// are listed, and the command ends with 1 if there are any. IMAGE stays unchanged and must not be served meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -42,10 +41,10 @@ pub(super) struct SalvageArgs {
     /// The image or device of a log store, the disk of a hybrid disk, or a configuration.
     #[arg(value_name = "IMAGE|CONFIG")]
     image: PathBuf,
-    /// The flash before it, if it is a hybrid disk; a configuration names its own.
+    /// The flash of a hybrid disk; a configuration names its own.
     #[arg(long, value_name = "DEVICE")]
     flash: Option<String>,
-    /// The image to write, with holes where nothing is.
+    /// The image to write, with holes where there is no data.
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     /// Replace FILE if it exists.
@@ -82,7 +81,7 @@ struct SuspectExtent {
 }
 
 /// What there is to say when all places are guessed.
-const NOTHING_PROVED: &str = "nothing proves which copy of a block is the newest, or that none is missing";
+const NOTHING_PROVED: &str = "Umbrella cannot tell which copy of a block is the newest, or whether one is missing";
 /// Lines of blocks that are shown; the rest is counted.
 const MOST_SHOWN: usize = 100;
 /// Blocks of a hybrid disk that are read at once.
@@ -93,7 +92,7 @@ impl SalvageArgs {
         let spec = SourceArgs::of_path(self.image.clone(), self.flash.clone()).read_new()?;
         refuse_served(&spec)?;
         let Some(disk) = OpenDevice::open_data(&spec.disk, Access::ReadOnly)? else {
-            bail!("{} is in memory: nothing of it lasts", spec.name)
+            bail!("{} is in memory: it left nothing to salvage", spec.name)
         };
         let flash = match &spec.cache {
             None => None,
@@ -108,7 +107,7 @@ impl SalvageArgs {
             Some(flash) => {
                 let pair = hybrid::PairRemains::open(disk.half(), flash.half());
                 let pair = pair.with_context(|| {
-                    format!("{} and its flash cannot be read together; `umbrella disk check` says more", disk.name)
+                    format!("{} and its flash cannot be used together; `umbrella disk check` shows why", disk.name)
                 })?;
                 of_pair.extend(pair.damaged_labels().iter().map(|label| format!("{label}; {NOTHING_PROVED}")));
                 of_pair.extend(unknown(&pair.losses()).map(|lost| format!("{lost}; {NOTHING_PROVED}")));
@@ -156,7 +155,7 @@ impl SalvageArgs {
         let (report, damage) = match filled {
             Ok(filled) => filled,
             Err(error) => {
-                std::fs::remove_file(&self.to).with_context(|| format!("removing {shown}, which is not whole"))?;
+                std::fs::remove_file(&self.to).with_context(|| format!("removing the incomplete {shown}"))?;
                 return Err(error).with_context(|| format!("writing {shown}"));
             }
         };
@@ -244,13 +243,13 @@ fn copy_pair(pair: &dyn BlockDevice, image: &File, progress: &mut dyn FnMut(u64,
 impl SuspectExtent {
     fn of(run: &Unrecovered) -> SuspectExtent {
         let (why, meaning) = match run.why {
-            DoubtReason::Lost => ("lost", "no copy can be read; left empty"),
+            DoubtReason::Lost => ("lost", "no readable copy; left empty"),
             DoubtReason::MaybeLost => ("maybe_lost", "nothing was found, and something may be lost; left empty"),
             DoubtReason::Old => ("old", "the newest copy is damaged; this is an older one"),
             DoubtReason::OldOrDiscarded => {
                 ("old_or_discarded", "the newest copy that was found; it may be old, or discarded")
             }
-            DoubtReason::Unverified => ("unverified", "what lies there; its checksum is lost"),
+            DoubtReason::Unverified => ("unverified", "the data found there; its checksum is lost"),
             DoubtReason::BehindEnd => ("behind_end", "written behind the end of the log, and perhaps never flushed"),
         };
         SuspectExtent { first: run.first.0, blocks: run.blocks, why, meaning }
@@ -268,7 +267,10 @@ fn summary(salvaged: &Salvaged) -> String {
     let mut lines: Vec<String> = salvaged.damage.iter().map(|damage| format!("damaged: {damage}")).collect();
     lines.extend((salvaged.missing_chunks > 0).then(|| {
         let chunks = count(salvaged.missing_chunks, "chunk");
-        format!("damaged: the end of the log: the headers of {chunks} are lost, and the blocks that they held are unknown; the blocks written last may be old")
+        format!(
+            "damaged: the end of the log: the headers of {chunks} are lost, so the blocks in them are unknown; \
+            the blocks written last may be old"
+        )
     }));
     lines.extend(runs.iter().take(MOST_SHOWN).map(SuspectExtent::shown));
     let more = runs.len().saturating_sub(MOST_SHOWN) as u64;

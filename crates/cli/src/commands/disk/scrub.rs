@@ -23,10 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Damaged ranges that are printed; `--json` has all.
 const MOST_LINES: usize = 20;
 
-/// Read all that a log store holds, or what the flash of a hybrid disk holds, and compare it with its checksums.
+/// Read all data of a log store, or of a hybrid disk's flash, and compare it with its checksums.
 ///
-/// It finds damage while you still have a backup. Ctrl-C interrupts it; the next one goes on where it was, also after a
-/// restart. Ends with 1 if something is damaged. `[scrub]` in the configuration runs it at intervals.
+/// Finds damage while you still have a backup. Ctrl-C interrupts a scrub; the next one continues from there, also after
+/// a restart. Ends with 1 if something is damaged. `[scrub]` in the configuration runs it at intervals.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -36,10 +36,10 @@ EXAMPLES:
 pub(super) struct ScrubArgs {
     #[command(flatten)]
     disk: DiskArg,
-    /// Bytes a second at most. Default: that of the configuration, or 20MiB.
+    /// At most this much a second [default: the configuration's, or 20MiB].
     #[arg(long, value_name = "SIZE")]
     bandwidth: Option<ByteSize>,
-    /// Start from the beginning, also if a scrub was interrupted.
+    /// Start from the beginning, even if a scrub was interrupted.
     #[arg(long)]
     restart: bool,
     /// Print JSON.
@@ -55,7 +55,7 @@ impl ScrubArgs {
         let target = place::find(self.disk.disk.as_deref())?;
         let name = &target.name;
         if !place::is_served(name) {
-            bail!("{name} is not served: `umbrella disk check --data` reads all of a disk that is not");
+            bail!("{name} is not served: use `umbrella disk check --data`, which reads a disk that is not served");
         }
         let request = Request::Scrub { bandwidth: self.bandwidth, restart: self.restart };
         let mut view = ProgressDisplay::new("{bar:30} {bytes} of {total_bytes} compared  {eta} left");
@@ -83,7 +83,7 @@ pub(super) fn status(scrub: &ScrubStatus) -> String {
     };
     match (scrub.state, &scrub.last) {
         (ScrubState::Running, _) => format!("running, {}", so_far()),
-        (ScrubState::Interrupted, _) => format!("interrupted, {}; the next one goes on there", so_far()),
+        (ScrubState::Interrupted, _) => format!("interrupted, {}; the next one continues there", so_far()),
         (ScrubState::Idle, None) => "never".to_owned(),
         (ScrubState::Idle, Some(last)) => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -101,7 +101,7 @@ pub(super) fn status(scrub: &ScrubStatus) -> String {
 fn summary(name: &str, result: &ScrubResult) -> String {
     let ScrubResult { read, damaged, .. } = result;
     if result.is_clean() {
-        return format!("{name}: {read} compared with their checksums, all as they had been written\n");
+        return format!("{name}: {read} compared with their checksums, no damage found\n");
     }
     let ranges = count(result.ranges(), "range");
     let mut text = format!(

@@ -26,9 +26,9 @@ use crate::{output, pool};
 
 /// Offer a disk over NBD.
 ///
-/// Stays in the foreground and logs to standard error, until it is detached (`umbrella disk detach`, Ctrl-C or
+/// Stays in the foreground and logs to standard error until the disk is detached (`umbrella disk detach`, Ctrl-C or
 /// SIGTERM). The first signal finishes requests under way; data on the flash stays there for the next start. The second
-/// ends at once, which loses nothing that was flushed.
+/// ends at once, and loses no flushed data.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -40,14 +40,14 @@ EXAMPLES:
 pub(super) struct ServeArgs {
     #[command(flatten)]
     source: SourceArgs,
-    /// Also make it a block device of this machine (needs root). The log names it, and --daemon prints it.
+    /// Also make the disk a block device of this machine (needs root). The log names it, and --daemon prints it.
     #[arg(long)]
     attach: bool,
-    /// Go on without flushed data that is damaged. Lost blocks cannot be read until they are written again. Read-only
-    /// if nobody knows which blocks are lost.
+    /// Continue without flushed data that is damaged. Lost blocks cannot be read until they are written again. The disk
+    /// is read-only if the log does not show which blocks are lost.
     #[arg(long)]
     salvage: bool,
-    /// Go to the background once the disk can be used; if it fails, say why and end with 1.
+    /// Go to the background once the disk is ready. If it fails, print the reason and end with 1.
     #[arg(short, long)]
     daemon: bool,
     /// Where a daemon logs [default: /var/log/umbrella/disk-NAME.log].
@@ -141,8 +141,8 @@ pub(super) fn start(
     daemon::start(&args, &log, |pid| process.store(pid, Ordering::Relaxed), &mut |so_far| view.show(so_far))
 }
 
-/// What becomes of a daemon whose starter gets a signal: Ctrl-C ends it in order, once it has opened the disk. Whoever
-/// only loses his terminal, or is ended by others, still wants the disk.
+/// What becomes of a daemon whose starter gets a signal. Ctrl-C ends it in order, once it has opened the disk. A
+/// starter that only loses its terminal, or is ended by others, still wants the disk.
 ///
 /// Returns where the daemon's process is noted.
 fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
@@ -155,10 +155,11 @@ fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
         let pid = i32::try_from(noted.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
         let cancels = signal == SIGINT && pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
         if cancels {
-            tell!("umbrella: cancelled: {name} is closed again as soon as it is open (see {log})");
+            tell!("umbrella: cancelled: {name} is still opening, and is closed when that is done (see {log})");
         } else {
             tell!(
-                "umbrella: {name} is still opening, and will be served; to stop it then: `umbrella disk detach {name}`; its log is {log}"
+                "umbrella: {name} is still opening and will then be served; to stop it: `umbrella disk detach \
+                {name}`; its log is {log}"
             );
         }
         std::process::exit(128 + signal);

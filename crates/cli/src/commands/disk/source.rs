@@ -22,19 +22,19 @@ pub(super) struct SourceArgs {
     /// The disk: a path, or a kind with its keys, such as emulated:profile=modern,size=4GiB,speed=10.
     #[arg(long, value_name = "DEVICE")]
     disk: Option<String>,
-    /// The flash before it, which makes it a hybrid disk; a configuration names its own.
+    /// The flash in front of the disk, which makes it a hybrid disk; a configuration names its own.
     #[arg(long, value_name = "DEVICE")]
     flash: Option<String>,
-    /// What commands call it [default: the file's name].
+    /// The disk's name in commands [default: the file's name].
     #[arg(long)]
     name: Option<DiskName>,
     /// Refuse all writes.
     #[arg(long)]
     read_only: bool,
-    /// What makes it a block device of this machine when it is attached: loop, or ublk for /dev/ublkbN [default: loop].
+    /// How `attach` makes it a block device of this machine: loop, or ublk for /dev/ublkbN [default: loop].
     #[arg(long, value_name = "NAME")]
     front: Option<Front>,
-    /// When the disk sleeps: never, fixed:timeout=10m, adaptive, rent_to_buy (docs/spin-down.md).
+    /// When the disk sleeps: never, fixed:timeout=10m, adaptive or rent_to_buy (docs/spin-down.md).
     #[arg(long, value_name = "POLICY")]
     spin_down: Option<SleepSpec>,
     /// When the flash is emptied: each, full, watermark, piggyback.
@@ -123,7 +123,7 @@ impl SourceArgs {
                 self.spin_down.as_ref().map(|_| "--spin-down"),
             ];
             return match given.into_iter().flatten().next() {
-                Some(option) => bail!("{option} does nothing without a flash (name one with --flash)"),
+                Some(option) => bail!("{option} needs a flash (name one with --flash)"),
                 None => Ok(()),
             };
         };
@@ -171,7 +171,10 @@ impl SourceArgs {
 
     fn of_config(&self, config: &Path) -> anyhow::Result<DiskSpec> {
         if self.flash.is_some() {
-            bail!("--flash does not go with a configuration: {} names the flash, under [flash]", visible_path(config));
+            bail!(
+                "--flash cannot be combined with a configuration: {} names the flash under [flash]",
+                visible_path(config)
+            );
         }
         Ok(disk::read(config)?)
     }

@@ -15,7 +15,7 @@ use crate::disk::{Figure, meaning, place};
 use crate::output;
 use crate::text::visible;
 
-/// Show all figures since the disk was offered.
+/// Show all figures since the daemon started.
 ///
 /// Wakes no disk.
 #[derive(Debug, Args)]

@@ -17,14 +17,14 @@ use crate::disk::protocol::{Answer, BreakEven, DiskClient, DiskStatus, Motor, Re
 use crate::output::{self, reasons};
 use crate::text::{count, visible, visible_path};
 
-/// How long each may take to answer when all are asked.
+/// How long each may take to answer when all disks are queried.
 const GLANCE: Duration = Duration::from_secs(2);
-/// Ranges that are shown to people.
+/// Most ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
-/// Show what is offered, how full the flash is, what the disk does, and what is wrong.
+/// Show served disks: how full the flash is, what the disk does, and what is wrong.
 ///
-/// Wakes no disk. Without DISK: all that are served.
+/// Wakes no disk. Without DISK: all served disks.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

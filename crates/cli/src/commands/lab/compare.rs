@@ -17,9 +17,9 @@ use crate::text::visible;
 
 /// Run write-back policies on the same input, and compare them.
 ///
-/// Each policy gets a machine of its own with the same memory and disk; runs go in parallel. A workload is run with
-/// three seeds, and where two policies differ by less than their seeds do there is no difference. Nothing touches a
-/// real disk. Ctrl-C ends it and keeps what has finished.
+/// Each policy gets a modelled machine of its own with the same memory and disk; runs go in parallel. A workload runs
+/// with three seeds; policies that differ by less than their seeds count as equal. No real disk is touched. Ctrl-C ends
+/// the comparison and keeps the finished runs.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -27,7 +27,7 @@ EXAMPLES:
   umbrella lab compare --trace day.csv.gz --disk modern --memory 1GiB --html day.html
   umbrella lab compare --policy zone_segment --sweep zone=2MiB,4MiB,8MiB --workload postmark --csv")]
 pub(crate) struct CompareArgs {
-    /// Policies, with parameters if you like: file,zone_segment:alpha=20 [default: all that need no look into the
+    /// Policies, with parameters if you like: file,zone_segment:alpha=20 [default: all that do not need to know the
     /// future].
     #[arg(long, value_name = "POLICIES")]
     policy: Vec<String>,
@@ -49,15 +49,15 @@ pub(crate) struct SingleArgs {
     policy: Option<String>,
     /// A record of a live run (umbrella write-back record): decided again, without a machine.
     ///
-    /// By the policy that decided then, every decision has to be the same, and the first that is not is an error; by
-    /// another policy, both are shown.
+    /// With the policy that decided then, every decision must be the same, and the first different one is an error.
+    /// With another policy, both are shown.
     #[arg(long, value_name = "FILE", group = "InputArgs", conflicts_with_all = ["disk", "memory", "scheduler", "scale", "seed", "sweep", "speed", "html", "csv", "metric", "format", "lenient", "strict"])]
     events: Option<PathBuf>,
     #[command(flatten)]
     experiment: ExperimentArgs,
 }
 
-/// What is run, on what, and how it is shown.
+/// The input, the machine, and how results are shown.
 #[derive(Debug, Args)]
 struct ExperimentArgs {
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::commands::whole_file::write_whole;
 use crate::output;
 use crate::text::{visible, visible_path};
 
-/// Read what was measured of a drive, and hold the disk model against it.
+/// Import a drive's measured parameters, and compare the disk model with the drive.
 #[derive(Debug, Args)]
 pub(super) struct DriveArgs {
     #[command(subcommand)]
@@ -39,7 +39,7 @@ struct DriveImportArgs {
     file: PathBuf,
 }
 
-/// Replay requests with measured response times on a drive's model, and say how near it comes.
+/// Replay requests with measured response times on a drive's model, and show how close the model comes.
 ///
 /// A line of TRACE: R or W, a word, the first sector, how many sectors of 512 bytes, microseconds to respond,
 /// microseconds until the next request. The demerit figure is the root mean square of the horizontal distance between
@@ -63,7 +63,7 @@ struct ValidateArgs {
     html: Option<PathBuf>,
 }
 
-/// What is printed of a validation.
+/// The printed report of a validation.
 #[derive(Debug, Serialize)]
 struct ValidationReport {
     drive: String,

@@ -40,10 +40,13 @@ fn shown(replayed: &Replayed) -> String {
         visible(&replayed.recorded_by)
     );
     if !replayed.complete {
-        text.push_str("the record has no end: it was cut short, and is replayed as far as it goes\n");
+        text.push_str("the record was cut short; it is replayed as far as it goes\n");
     }
     if replayed.recorded.selections == 0 {
-        text.push_str("nothing was chosen while it was recorded: less was dirty than the background threshold\n");
+        text.push_str(
+            "the policy chose nothing during the recording: dirty data stayed below the background \
+            threshold\n",
+        );
     }
     let line = |name: &str, written: &Written| {
         format!(

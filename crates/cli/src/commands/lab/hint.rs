@@ -37,7 +37,7 @@ fn hint(error: &(dyn Error + 'static)) -> Option<String> {
 fn of_lab(error: &LabError) -> Option<String> {
     match error {
         LabError::BeyondEnd { larger, .. } if larger.is_empty() => {
-            Some("no --disk is so large: --fit wrap begins again at its start".to_owned())
+            Some("no --disk is large enough: use --fit wrap, which begins again at its start".to_owned())
         }
         LabError::BeyondEnd { larger, .. } => {
             Some(format!("a larger --disk: {larger}; or --fit wrap, which begins again at its start"))
@@ -65,13 +65,11 @@ fn of_trace(error: &TraceError) -> Option<String> {
         TraceError::UnknownFormat => {
             return Some(format!("name the format with --format if it is one of {}", Format::NAMES));
         }
-        TraceError::UncertainFormat { .. } => "say which it is with --format",
-        TraceError::Malformed { problem: Problem::TooManyDevices, .. } => {
-            "is another format meant? name it with --format"
-        }
+        TraceError::UncertainFormat { .. } => "name the format with --format",
+        TraceError::Malformed { problem: Problem::TooManyDevices, .. } => "is it another format? name it with --format",
         TraceError::Malformed { .. } => "leave out what cannot be read: --lenient",
         TraceError::Unsorted { .. } => "sort it: umbrella lab trace convert --sort",
-        TraceError::TimeJump { .. } => "a corrupt time? leave it out: without --strict; accept it: --max-gap",
+        TraceError::TimeJump { .. } => "a corrupt time? to skip it, leave out --strict; to accept it, give --max-gap",
         TraceError::TooManyToSort { .. } => "cut the trace first: --from, --until, --device",
         _ => return None,
     };

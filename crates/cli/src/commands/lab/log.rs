@@ -28,14 +28,14 @@ const MOST_DATA: ByteSize = ByteSize(64 << 30);
 const MOST_REQUESTS: u64 = 1 << 27;
 const SMALLEST_SEGMENT: ByteSize = ByteSize(32 << 10);
 const LARGEST_SEGMENT: ByteSize = ByteSize(64 << 20);
-/// A synthetic input writes each of its blocks so many times, in the mean, before it begins again.
+/// Mean number of times that a synthetic input writes each of its blocks before it begins again.
 const WRITES_A_BLOCK: u64 = 8;
 
 /// Simulate log-structured stores: how much their cleaners copy, and how far the heads travel.
 ///
-/// Every input runs in every store: each --scheme with each --victim and --used. The log is sized so that the data of
-/// the input fill that share of it (with --disks it is as large as the disk). The data are written once before anything
-/// is counted. Then the input is repeated until four times the size of the log was written.
+/// Runs every input in every store: each --scheme with each --victim and --used. The log's size is such that the
+/// input's data fill the --used share of it (with --disks it is as large as the disk). First the data are written once,
+/// which does not count. Then the input repeats until four times the size of the log is written.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -44,7 +44,7 @@ EXAMPLES:
   umbrella lab log --locality 90/10 --scheme r_lfs:regions=1,r_lfs,organ --used 50,70,85,95
   umbrella lab log --zipf 0.99 --data 2GiB --segment 4MiB --victim greedy,cost-benefit --csv
 
-Schemes and their parameters: umbrella disk schemes; oracle, which is told when each block dies, runs here only.")]
+Schemes and their parameters: umbrella disk schemes; oracle, which knows when each block dies, runs here only.")]
 pub(super) struct LogArgs {
     /// A block trace (formats: umbrella lab trace info --help). Repeatable
     #[arg(long = "trace", value_name = "FILE")]
@@ -77,7 +77,7 @@ pub(super) struct LogArgs {
     /// Size of a segment, a power of two [default: 1MiB, or less, so that the data fill 2048]
     #[arg(long, value_name = "SIZE", value_parser = segment)]
     segment: Option<NonZeroU32>,
-    /// Of everything random
+    /// The seed of everything random
     #[arg(long, value_name = "N", default_value = "1", value_parser = values::seed)]
     seed: u64,
     /// Runs at a time [default: one a processor]. Figures do not depend on it
@@ -107,13 +107,13 @@ impl FromStr for Locality {
         let percent = |text: &str| text.parse().ok().filter(|share| (1..=99).contains(share)).map(Percent);
         text.split_once('/')
             .and_then(|(accesses, data)| Some(Locality { accesses: percent(accesses)?, data: percent(data)? }))
-            .ok_or_else(|| "two shares in percent are wanted, such as 90/10, each from 1 to 99".to_owned())
+            .ok_or_else(|| "give two shares in percent, such as 90/10, each from 1 to 99".to_owned())
     }
 }
 
 fn theta(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|theta| (0.0..=4.0).contains(theta));
-    number.ok_or_else(|| "a number from 0 (all alike) to 4 is wanted, such as 0.99".to_owned())
+    number.ok_or_else(|| "give a number from 0 (all alike) to 4, such as 0.99".to_owned())
 }
 
 fn data(text: &str) -> Result<Pages, String> {
@@ -127,7 +127,7 @@ fn data(text: &str) -> Result<Pages, String> {
 fn segment(text: &str) -> Result<NonZeroU32, String> {
     let size: ByteSize = text.parse().map_err(|error: umbrella_units::ParseSizeError| error.to_string())?;
     if !size.0.is_power_of_two() || !(SMALLEST_SEGMENT..=LARGEST_SEGMENT).contains(&size) {
-        return Err(format!("a power of two from {SMALLEST_SEGMENT} to {LARGEST_SEGMENT} is wanted"));
+        return Err(format!("give a power of two from {SMALLEST_SEGMENT} to {LARGEST_SEGMENT}"));
     }
     NonZeroU32::new((size.0 / PAGE_BYTES) as u32).ok_or_else(|| "no size".to_owned())
 }
@@ -186,7 +186,8 @@ impl LogArgs {
             let requests = requests * 100 / (100 - u64::from(self.reads));
             if requests > MOST_REQUESTS {
                 bail!(
-                    "{requests} requests are too many to hold in memory (at most {MOST_REQUESTS}): less --data, or fewer --reads"
+                    "{requests} requests are too many to hold in memory (at most {MOST_REQUESTS}): give less --data \
+                    or fewer --reads"
                 );
             }
             inputs.push(LogInput::hot_cold((*accesses, *data), self.data, requests, Percent(self.reads), seed)?);
@@ -202,7 +203,7 @@ impl LogArgs {
             inputs.extend(of_trace);
         }
         if inputs.is_empty() {
-            bail!("an input is wanted: --trace FILE, --locality 90/10 or --zipf 0.99 (umbrella lab log --help)");
+            bail!("no input: give --trace FILE, --locality 90/10 or --zipf 0.99 (umbrella lab log --help)");
         }
         Ok(inputs.into_iter().map(Arc::new).collect())
     }
@@ -214,13 +215,13 @@ impl LogArgs {
         }
         let disks = LogInput::disks(path, &open)?;
         if disks.is_empty() {
-            bail!("{}: no disk of it is written and has 16 MiB, the least for a log", path.display());
+            bail!("{}: none of its disks has writes and at least 16 MiB, which a log needs", path.display());
         }
         Ok(disks)
     }
 }
 
-/// Each input in each store that can keep it going; of the others it is told. Fails when there is none.
+/// Each input in each store that can keep it going; the others are reported. Fails when there is none.
 fn fitting(inputs: &[Arc<LogInput>], setups: &[LogSetup]) -> anyhow::Result<Vec<Cell<LogSetup>>> {
     let mut cells = Vec::new();
     for input in inputs {
@@ -230,7 +231,7 @@ fn fitting(inputs: &[Arc<LogInput>], setups: &[LogSetup]) -> anyhow::Result<Vec<
                 continue;
             }
             let reason = if input.is_too_full(setup.utilisation) {
-                "what the trace touches alone fills more of it"
+                "the blocks that the trace touches already fill more of it"
             } else {
                 "it is too small for its streams"
             };

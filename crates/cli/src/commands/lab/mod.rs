@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
-/// Look at traces, and try write-back policies and log-structured stores on modelled disks.
+/// Inspect traces, and try write-back policies and log-structured stores on modelled disks.
 #[derive(Debug, Args)]
 pub(crate) struct LabArgs {
     #[command(subcommand)]

@@ -17,12 +17,11 @@ use super::watch::Bars;
 use crate::commands::claims::{FigureClaims, WattSources, heading, print_claims, print_count, rows};
 use crate::output;
 
-/// Run the figures of a paper again, and compare its claims with the results.
+/// Reproduce the figures of a paper, and compare its claims with the results.
 ///
-/// For each claim of the frozen list: what was published, what is measured here, and whether it holds in sign and
-/// within a stated tolerance. Where the text can mean several things, the primary reading is judged and the others are
-/// shown. Figures are of modelled disks with parameters from datasheets and the paper's text; nothing is tuned to a
-/// figure.
+/// For each claim of the frozen list, shows the published value, the value measured here, and whether the claim holds
+/// in sign and within a stated tolerance. Where the text is ambiguous, the primary reading is judged and the others are
+/// shown. The disks are modelled, with parameters from datasheets and the paper's text; nothing is tuned to a figure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -43,7 +42,7 @@ pub(crate) struct PaperArgs {
     /// r-lfs not with --quick).
     #[arg(long = "trace", value_name = "FILE")]
     pub(super) traces: Vec<PathBuf>,
-    /// Shrink sizes so that all of it takes less than a minute.
+    /// Shrink sizes so that the whole run takes less than a minute.
     #[arg(long)]
     pub(super) quick: bool,
     /// Runs at a time [default: one a processor].
@@ -67,7 +66,7 @@ impl PaperArgs {
         }
         let paper = reproductions::paper(&self.name)?;
         if !self.traces.is_empty() {
-            bail!("{} replays no trace of yours: --trace is for nvcache and r-lfs", paper.name);
+            bail!("{} cannot replay your traces: --trace is for nvcache and r-lfs", paper.name);
         }
         let figures = paper.choose(self.figure.as_deref())?;
         let bars = Bars::later()?;

@@ -23,11 +23,11 @@ pub(super) const FOLDER: &str = "UMBRELLA_TRACES";
 fn weeks_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let shown = visible_path(folder);
     if !folder.is_dir() {
-        bail!("{FOLDER} is {shown}, which is no folder");
+        bail!("{FOLDER} is {shown}, which is not a directory");
     }
     let weeks = nvcache::weeks_of(folder);
     if weeks.is_empty() {
-        bail!("{FOLDER} is {shown}, which has none of the week-long traces (unset it to do without)");
+        bail!("{FOLDER} is {shown}, which contains none of the week-long traces (unset it to run without them)");
     }
     Ok(weeks)
 }
@@ -56,7 +56,8 @@ impl PaperArgs {
         };
         if traces.is_empty() {
             tell!(
-                "only the synthetic week is run: name traces with --trace FILE, or the folder of the open traces in {FOLDER}"
+                "running only the synthetic week: for more, name traces with --trace FILE, or set {FOLDER} to the \
+                folder of the open traces"
             );
         }
         let inputs = nvcache::inputs(&traces, &OpenOptions::default())?;

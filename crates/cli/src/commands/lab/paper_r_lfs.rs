@@ -49,7 +49,8 @@ impl PaperArgs {
         };
         if traces.is_empty() && !self.quick {
             tell!(
-                "only synthetic inputs are run: name traces with --trace FILE, or the folder of the open traces in {FOLDER}"
+                "running only synthetic inputs: for more, name traces with --trace FILE, or set {FOLDER} to the \
+                folder of the open traces"
             );
         }
         r_lfs::inputs(&traces, &OpenOptions::default(), self.effort())

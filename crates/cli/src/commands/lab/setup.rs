@@ -22,7 +22,7 @@ use crate::commands::whole_file::{WholeFile, write_whole};
 use crate::output;
 use crate::text::{visible, visible_path};
 
-/// What is run.
+/// The input.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct InputArgs {
@@ -34,17 +34,17 @@ pub(super) struct InputArgs {
     workload: Option<String>,
 }
 
-/// How a trace is replayed.
+/// How to replay a trace.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Trace")]
 pub(super) struct ReplayArgs {
     /// Only this device of the trace, by its number in `umbrella lab trace info`.
     #[arg(long, value_name = "N", conflicts_with = "workload")]
     device: Option<u32>,
-    /// How many times as fast as recorded; `max` issues each request as soon as one before it is done.
+    /// How many times faster than recorded; `max` issues each request as soon as an earlier one is done.
     #[arg(long, value_name = "TIMES", default_value = "1", conflicts_with = "workload")]
     speed: ReplaySpeed,
-    /// How many requests may be under way at once.
+    /// The most requests under way at once.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole(1..=65536), conflicts_with = "workload")]
     depth: u32,
     /// What to do with addresses beyond the disk's end.
@@ -56,9 +56,9 @@ pub(super) struct ReplayArgs {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum FitArg {
-    /// Say so, and run nothing.
+    /// Report an error and run nothing.
     Refuse,
-    /// Go on at the disk's first block.
+    /// Continue at the disk's first block.
     Wrap,
 }
 
@@ -108,7 +108,7 @@ pub(super) struct MachineArgs {
     /// Write everything to the head of a log, as NILFS does (the log is not cleaned).
     #[arg(long, conflicts_with_all = ["trace", "delayed_allocation"])]
     log_structured: bool,
-    /// Age the file system before the run: old files come and go until they take so much of it, and what is free lies
+    /// Age the file system before the run: old files come and go until they fill this share of it and the free space is
     /// scattered.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(0..=95), conflicts_with = "trace")]
     aged: u32,
@@ -137,7 +137,7 @@ pub(super) struct MachineArgs {
     partition: Option<Partition>,
 }
 
-/// How much of it, how often, and with what seed.
+/// The scale, the seeds, and the values to sweep.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub(super) struct SampleArgs {
@@ -170,11 +170,11 @@ pub(super) enum Seeds {
 pub(super) struct Extent {
     /// The seeds.
     pub(super) seeds: Seeds,
-    /// At most so many runs.
+    /// Most runs.
     pub(super) most: usize,
 }
 
-/// How results are given.
+/// How to show results.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct OutputArgs {
@@ -245,7 +245,7 @@ impl InputArgs {
         }
         if is_without_requests(&input) {
             bail!(
-                "{}: nothing to replay: it has no reads or writes{}{}",
+                "{}: no reads or writes to replay{}{}",
                 visible_path(path),
                 match replay.device {
                     Some(device) => format!(" of device {device}"),
@@ -265,7 +265,7 @@ impl InputArgs {
 
 /// A trace is read once before the runs, and once in each of them.
 fn can_be_read_again(path: &Path) -> anyhow::Result<()> {
-    const HOW: &str = "each run reads the trace anew: save it to a file first (umbrella lab trace convert)";
+    const HOW: &str = "each run reads the trace again: save it to a file first (umbrella lab trace convert)";
     let kind = match fs::metadata(path) {
         Ok(data) => data.file_type(),
         Err(_) if path == Path::new("-") => bail!("standard input can be read only once, and {HOW}"),
@@ -365,8 +365,8 @@ impl SampleArgs {
 fn too_many(error: LabError) -> anyhow::Error {
     match error {
         LabError::TooManyRuns { most: MOST_SHOWN } => anyhow!(
-            "this makes more than {MOST_SHOWN} runs, which no table shows: --csv or --json takes up to {MOST_RUNS}, as does \
-             umbrella lab sweep on a cluster; or sweep fewer values at a time"
+            "this makes more than {MOST_SHOWN} runs, too many for a table: use --csv, --json or umbrella lab sweep on \
+            a cluster (up to {MOST_RUNS}), or sweep fewer values at a time"
         ),
         error => error.into(),
     }

@@ -12,8 +12,8 @@ use crate::text::visible_path;
 
 /// Run every value of parameters on a Dask cluster, and keep the results as Parquet.
 ///
-/// The Python package umbrella_lab does it, here and on each worker (docs/python.md). The same command again goes on
-/// where it was interrupted.
+/// Uses the Python package umbrella_lab, here and on each worker (docs/python.md). Run the same command again to
+/// continue an interrupted sweep.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -23,7 +23,7 @@ pub(super) struct SweepArgs {
     /// The cluster's scheduler.
     #[arg(long, value_name = "ADDRESS")]
     cluster: String,
-    /// A folder that gets Parquet files as runs finish; runs that are in it are not run again.
+    /// A folder for Parquet files, written as runs finish; runs that it contains are not repeated.
     #[arg(long, value_name = "FOLDER")]
     results: PathBuf,
     /// Policies, with parameters if you like: file,zone_segment:alpha=20.

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use super::trace_convert::ConvertArgs;
 use super::trace_info::InfoArgs;
 
-/// Say what a block trace holds, or convert it.
+/// Show what a block trace contains, or convert it.
 ///
 /// To record one: umbrella bench record DEVICE.
 #[derive(Debug, Args)]
@@ -34,7 +34,7 @@ impl TraceArgs {
         match self.command {
             TraceCommand::Info(args) => args.run(),
             TraceCommand::Convert(args) => args.run(),
-            TraceCommand::Record { .. } => bail!("the lab touches no device: it is `umbrella bench record` now"),
+            TraceCommand::Record { .. } => bail!("the lab touches no device: use `umbrella bench record`"),
         }
     }
 }

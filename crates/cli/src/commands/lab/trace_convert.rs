@@ -13,9 +13,9 @@ use crate::commands::trace_output::{Existing, Output, OutputStage};
 use crate::output::OutputError;
 use crate::text::visible_path;
 
-/// Write a trace in another format, a part of it, or sorted.
+/// Convert a trace to another format, cut a part out of it, or sort it.
 ///
-/// The output has its name only once it is complete. It is compressed when its name ends with .gz or .zst.
+/// The output gets its name only once it is complete. It is compressed if its name ends with .gz or .zst.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -72,7 +72,7 @@ impl ConvertArgs {
         if let (Some(from), Some(until)) = (self.from, self.until)
             && from >= until
         {
-            bail!("nothing lies from {from} on and before {until}: --until must be later than --from");
+            bail!("no time is from {from} on and before {until}: --until must be later than --from");
         }
         let progress = OutputStage::default();
         progress.end_at_signals()?;
@@ -112,7 +112,7 @@ impl ConvertArgs {
         warn_of_skipped(&self.input, &reader.skipped());
         let devices = reader.devices().len();
         if let Some(device) = self.device.filter(|device| tally.written == 0 && *device as usize >= devices) {
-            bail!("{}: there is no device {device} in it, only {devices} (from 0)", of_input());
+            bail!("{}: no device {device}: it has {devices} (numbered from 0)", of_input());
         }
         writer.finish().map_err(|error| self.failed(error))?.finish()?;
         self.report(&tally, format);

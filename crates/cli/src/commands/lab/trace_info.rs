@@ -16,7 +16,7 @@ use super::trace_input::{Bar, ReadArgs, open, warn_of_skipped};
 use crate::output;
 use crate::text::{count, visible, visible_path};
 
-/// Say what a block trace holds: requests, bytes, addresses, rewrites, idle times, sizes.
+/// Show what a block trace contains: requests, bytes, addresses, rewrites, idle times, sizes.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -86,7 +86,7 @@ impl InfoArgs {
     }
 }
 
-/// Exact, unless it is so long that nobody would read it.
+/// Exact, unless it is too long for anybody to read.
 fn time(time: Nanos) -> String {
     if time > Nanos::from_secs(120) { Unit::Seconds.show(time.as_secs_f64()) } else { time.to_string() }
 }

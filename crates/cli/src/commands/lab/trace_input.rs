@@ -1,4 +1,4 @@
-//! Which trace a command reads, and how it is told to.
+//! Which trace a command reads, and the options that name it.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -11,23 +11,23 @@ use umbrella_units::{Nanos, parse_duration};
 use crate::text::{count, visible_path};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// How a trace is read.
+/// How to read a trace.
 #[derive(Debug, Clone, Args)]
 pub(in crate::commands) struct ReadArgs {
     /// Its format: csv, msr, spc, ascii, iotrace, blkparse, fio2, fio3, vscsi, systor, blktrace, disksim, srt, alibaba,
-    /// tencent, fiu, biosnoop or parquet [default: found out from the content].
+    /// tencent, fiu, biosnoop or parquet [default: detected from the content].
     #[arg(long)]
     format: Option<Format>,
     /// blkparse: which event of a request counts.
     #[arg(long, value_enum, default_value_t = EventArg::Auto)]
     event: EventArg,
-    /// Take a record with a corrupt time for an error; otherwise it is counted and left out.
+    /// Treat a record with a corrupt time as an error; otherwise it is counted and left out.
     #[arg(long, conflicts_with = "lenient")]
     strict: bool,
-    /// Count and leave out whatever cannot be read or comes too late; of a damaged compressed file take what is whole.
+    /// Count and leave out whatever is unreadable or too late; of a damaged compressed file, use the intact part.
     #[arg(long)]
     lenient: bool,
-    /// How many records one may come too late.
+    /// By how many records a record may be out of order.
     #[arg(long, value_name = "RECORDS", default_value_t = 1024, value_parser = window)]
     window: usize,
     /// A longer time without a record is a corrupt time.
@@ -46,7 +46,7 @@ impl ReadArgs {
 enum EventArg {
     /// The first of the others that the beginning of the trace has.
     Auto,
-    /// Q: it was asked for.
+    /// Q: it was queued by a program.
     Queue,
     /// D: it went to the device.
     Issue,
@@ -66,7 +66,8 @@ fn window(text: &str) -> Result<usize, String> {
     const MOST: usize = 1 << 20;
     text.parse().ok().filter(|window| *window <= MOST).ok_or_else(|| {
         format!(
-            "not a number of records up to {MOST} (what is further out of order: umbrella lab trace convert --sort)"
+            "not a number of records up to {MOST} (for a trace further out of order: umbrella lab trace convert \
+            --sort)"
         )
     })
 }
@@ -152,7 +153,8 @@ pub(in crate::commands) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
     if let Some(byte) = skipped.cut_after {
         let name = visible_path(path);
         tell!(
-            "umbrella: {name}: the compressed data are cut or damaged after byte {byte} of what they hold; the rest is left out"
+            "umbrella: {name}: the compressed data are cut or damaged after byte {byte} of their content; the rest is \
+            left out"
         );
     }
     let Some(first) = skipped.first else { return };

@@ -1,4 +1,4 @@
-//! Values of the lab's options, and what is said of those that are none.
+//! Values of the lab's options, and messages for text that is not a value.
 
 use std::ops::RangeInclusive;
 
@@ -26,7 +26,7 @@ pub(super) fn pages(allowed: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32
 fn number_of(what: &'static str, allowed: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone {
     move |text| {
         let number = text.parse().ok().filter(|number| allowed.contains(number));
-        number.ok_or_else(|| format!("a whole {what} from {} to {} is wanted", allowed.start(), allowed.end()))
+        number.ok_or_else(|| format!("give a whole {what} from {} to {}", allowed.start(), allowed.end()))
     }
 }
 
@@ -37,7 +37,7 @@ pub(in crate::commands) fn threads(given: Option<u32>) -> usize {
 }
 
 pub(super) fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("a whole number from 0 to {} is wanted", u64::MAX))
+    text.parse().map_err(|_| format!("give a whole number from 0 to {}", u64::MAX))
 }
 
 /// A name of which only one is given at a time.
@@ -49,7 +49,7 @@ pub(in crate::commands) fn one_name(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn share(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| "a number such as 0.1 is wanted, which is a tenth".to_owned())
+    text.parse().map_err(|_| "give a number such as 0.1, which is a tenth".to_owned())
 }
 
 pub(super) fn expire(text: &str) -> Result<Expire, String> {

@@ -84,7 +84,7 @@ fn name(c: &mut Complaints, given: Option<&Spanned<String>>, path: &Path) -> Opt
     name.map_err(|error| c.fail(span, Problem::DiskName { error })).ok()
 }
 
-/// A device, if what is said of it makes one.
+/// A device, if its description makes one.
 pub(super) fn device(c: &mut Complaints, file: &Spanned<DeviceFile>) -> Option<DeviceSpec> {
     let DeviceFile { kind, path, size, direct, profile, speed, .. } = file.get_ref();
     let kind = kind.as_ref().map_or(("file", file.span()), |kind| (kind.get_ref().as_str(), kind.span()));

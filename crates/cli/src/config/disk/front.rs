@@ -22,7 +22,7 @@ pub(crate) enum Front {
 
 /// No front of that name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{} is no front; there are: {}", quoted(name), Front::ALL.map(Front::name).join(", "))]
+#[error("unknown front {}; known: {}", quoted(name), Front::ALL.map(Front::name).join(", "))]
 pub(crate) struct UnknownFront {
     name: String,
 }
@@ -41,7 +41,7 @@ impl Front {
     pub(crate) fn needs_to_be_built(self) -> anyhow::Result<()> {
         if self == Front::Ublk && !cfg!(feature = "ublk") {
             bail!(
-                "this umbrella is built without ublk (`make build FEATURES=ublk` builds one with it; the front \"loop\" needs nothing)"
+                "this umbrella is built without ublk; use the front \"loop\", or build with `make build FEATURES=ublk`"
             );
         }
         Ok(())

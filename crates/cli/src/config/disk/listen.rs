@@ -21,7 +21,7 @@ pub(crate) enum Listen {
 /// An address that cannot be listened on.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{} is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
+    "{} is not an address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
     quoted(text)
 )]
 pub(crate) struct BadListen {

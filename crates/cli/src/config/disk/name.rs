@@ -16,7 +16,7 @@ pub(crate) struct DiskName(String);
 /// A name that no disk may have.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
-    "{} cannot be a disk's name: 1 to {} letters, digits, \".\", \"_\" and \"-\", beginning with a letter or digit",
+    "{} cannot be a disk's name: use 1 to {} letters, digits, \".\", \"_\" and \"-\", beginning with a letter or digit",
     quoted(name),
     DiskName::LONGEST
 )]

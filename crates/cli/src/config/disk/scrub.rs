@@ -50,7 +50,7 @@ fn duration<S: Serializer>(duration: &Option<Duration>, serializer: S) -> Result
     }
 }
 
-/// Whether it may read so much a second.
+/// Whether it may read this much a second.
 pub(crate) fn is_bandwidth(bandwidth: ByteSize) -> bool {
     bandwidth >= LEAST_BANDWIDTH
 }

@@ -25,7 +25,7 @@ pub(crate) struct DiskSpec {
     pub(crate) disk: DeviceSpec,
     /// What makes it a hybrid disk.
     pub(crate) cache: Option<CacheSpec>,
-    /// What makes it a log store. One on a disk without flash is recognised also when nothing is said of it.
+    /// What makes it a log store. On a disk without flash a log store is recognised without it, too.
     pub(crate) log: Option<LogSpec>,
     /// What its disk takes from its supply, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub(crate) struct DiskSpec {
 }
 
 impl DiskSpec {
-    /// A device that nothing more is said of.
+    /// A device without further settings.
     pub(crate) fn of_device(disk: DeviceSpec) -> Result<DiskSpec, BadDiskName> {
         Ok(DiskSpec::new(disk.name()?, disk))
     }
@@ -107,7 +107,7 @@ impl DeviceSpec {
         }
     }
 
-    /// What tells it from others: its file by its real path, else all that is said of it.
+    /// What distinguishes it from others: its file by its real path, else its whole description.
     pub(crate) fn identity(&self) -> String {
         match self {
             DeviceSpec::File { path, .. } | DeviceSpec::Emulated { path: Some(path), .. } => {
@@ -137,7 +137,7 @@ impl DeviceSpec {
     }
 }
 
-/// So many times as fast as the real one; from [`Speed::LEAST`] to [`Speed::MOST`].
+/// Speed in multiples of the real device's, from [`Speed::LEAST`] to [`Speed::MOST`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Speed(pub(crate) f64);

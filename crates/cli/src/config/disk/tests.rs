@@ -199,12 +199,12 @@ fn mistakes_about_devices_are_found_and_say_what_to_write() {
         (format!("{DISK}speed = 1\n"), &["3:9: \"speed\" is only for kind \"emulated\""]),
         (
             "[disk]\nkind = \"emulated\"\nprofile = \"modern\"\n".into(),
-            &["2:8: an emulated disk without a path is kept in memory, and needs a size"],
+            &["2:8: an emulated disk without a path is in memory and needs a size"],
         ),
         (
             "[disk]\nkind = \"emulated\"\nprofile = \"maxtor_80gb\"\nsize = \"1TiB\"\nspeed = 0\ndirect = false\n".into(),
             &[
-                "4:8: size: 1 TiB is more than \"maxtor_80gb\" has, which is 74.5 GiB",
+                "4:8: size: 1 TiB is more than 74.5 GiB, the size of \"maxtor_80gb\"",
                 "5:9: speed must be from 0.01 to 1000, not \"0\"",
                 "6:10: \"direct\" is only for kind \"file\"",
             ],
@@ -237,10 +237,7 @@ fn mistakes_about_sleep_and_flash_are_found_and_say_what_to_write() {
             format!("{flash}[cache]\nspin_down = \"fixed:time=1m\"\n"),
             &["6:13: spin_down: \"fixed\" has no parameter \"time\"; it has: timeout"],
         ),
-        (
-            format!("{DISK}[cache]\n"),
-            &["3:1: [cache] does nothing without [flash]; name the flash before the disk, or leave it out"],
-        ),
+        (format!("{DISK}[cache]\n"), &["3:1: [cache] needs [flash]; name the flash, or leave [cache] out"]),
         (
             format!("{DISK}[flash]\npath = \"/dev/sdb\"\n"),
             &["4:8: [flash] and [disk] are both /dev/sdb; the flash must be a device of its own"],
@@ -284,19 +281,19 @@ fn mistakes_about_names_and_addresses_are_found_and_say_what_to_write() {
         (
             format!("name = \"a b\"\n{DISK}"),
             &[
-                "1:8: \"a b\" cannot be a disk's name: 1 to 64 letters, digits, \".\", \"_\" and \"-\", beginning with a letter or digit",
+                "1:8: \"a b\" cannot be a disk's name: use 1 to 64 letters, digits, \".\", \"_\" and \"-\", beginning with a letter or digit",
             ],
         ),
         (
             format!("{DISK}[nbd]\nlisten = \"localhost\"\n"),
             &[
-                "4:10: listen: \"localhost\" is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
+                "4:10: listen: \"localhost\" is not an address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
             ],
         ),
         (
             format!("{DISK}[nbd]\nlisten = [\"unix:x\", \"1.2.3.4:5\", \"1.2.3.4:5\"]\nconnections = 0\n"),
             &[
-                "4:11: listen: \"unix:x\" is no address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
+                "4:11: listen: \"unix:x\" is not an address (write for example \"unix:/run/media.nbd\", \"127.0.0.1:10809\" or \"[::1]:10809\")",
                 "4:34: listen: 1.2.3.4:5 is in the list twice",
                 "5:15: connections must be 1 to 1024, not \"0\"",
             ],
@@ -307,9 +304,7 @@ fn mistakes_about_names_and_addresses_are_found_and_say_what_to_write() {
         ),
         (
             format!("{DISK}[nbd]\ntls_verify_peer = true\n"),
-            &[
-                "4:19: tls_verify_peer does nothing without tls = \"DIRECTORY\" (docs/disk.md says what has to be in it)",
-            ],
+            &["4:19: tls_verify_peer needs tls = \"DIRECTORY\" (docs/disk.md lists the files in it)"],
         ),
     ]);
 }
@@ -450,7 +445,7 @@ fn mistakes_about_power_say_what_to_write() {
         ),
         (
             "[disk]\npath = \"/dev/sdb\"\n[power]\nbreak_even = \"45s\"\n".into(),
-            &["3:1: [power] does nothing without [flash]: only a hybrid disk is put to sleep; leave it out"],
+            &["3:1: [power] needs [flash], because only a hybrid disk sleeps; leave it out"],
         ),
     ]);
 }

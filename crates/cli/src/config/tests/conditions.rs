@@ -133,7 +133,7 @@ fn nested(depth: usize) -> String {
 #[test]
 fn conditions_stand_inside_each_other_eight_deep() {
     assert_eq!(when(&nested(8)).len(), 1);
-    assert!(when_error(&nested(9)).starts_with("conditions stand inside each other more than 8 deep"));
+    assert!(when_error(&nested(9)).starts_with("conditions are nested more than 8 deep"));
 }
 
 #[test]

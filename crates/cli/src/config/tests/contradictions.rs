@@ -29,8 +29,8 @@ fn what_cannot_be_is_an_error_at_its_place() {
             "evict of \"ssd\": \"ssd\" has no other branch than those that files are to leave (leave it out",
         ),
         (group("together = []"), "[]", "the list is empty; name at least one pattern"),
-        (group("together_spill = false"), "false\n", "\"together_spill\" does nothing without \"together\""),
-        (rule("when = {}\noffline = \"pass\"\nstaging = \"never\""), "\"pass\"", "\"offline\" does nothing in a rule"),
+        (group("together_spill = false"), "false\n", "\"together_spill\" needs \"together\""),
+        (rule("when = {}\noffline = \"pass\"\nstaging = \"never\""), "\"pass\"", "\"offline\" needs \"to\""),
         (
             rule("when = { path = \"/.umbrella/**\" }\nto = \"disk\""),
             "\"/.umb",
@@ -40,7 +40,7 @@ fn what_cannot_be_is_an_error_at_its_place() {
         (
             rule("when = { xattr = { \"trusted.umbrella.changed\" = true } }\nto = \"disk\""),
             "\"trusted.",
-            "\"trusted.umbrella.changed\" is an attribute of the pool's own",
+            "\"trusted.umbrella.changed\" is an attribute of Umbrella's own",
         ),
     ] {
         let errors = read_text(&text).map(|config| config.spec).expect_err(&text);
@@ -67,13 +67,13 @@ fn what_undoes_itself_is_a_warning_at_its_place() {
         (default("[\"shut\"]"), "[\"shut\"]", "every branch of the default list is read-only or has create = false"),
         (default("[\"shut\", \"disk\"]"), "[\"shut\", \"disk\"]", "the default list begins with branch \"shut\""),
         (rule("when = {}\nto = [\"shut\"]"), "\"r\"", "rule \"r\": all of its branches are read-only or have create"),
-        (rule("when = {}\nto = [\"any\"]\noffline = \"fail\""), "\"r\"", "rule \"r\": \"offline\" does nothing where"),
+        (rule("when = {}\nto = [\"any\"]\noffline = \"fail\""), "\"r\"", "rule \"r\": \"offline\" has no effect"),
         (
             rule("match = [{ glob = \"/a/**\", to = \"any\", offline = \"pass\" }]"),
             "\"/a/**\"",
-            "rule \"/a/**\": \"offline\" does nothing where the list begins with \"any\"",
+            "rule \"/a/**\": \"offline\" has no effect on a list that begins with \"any\"",
         ),
-        (rule("when = { offline = \"disk\" }\nto = \"disk\""), "\"r\"", "rule \"r\": it holds only while"),
+        (rule("when = { offline = \"disk\" }\nto = \"disk\""), "\"r\"", "rule \"r\": it matches only while"),
         (
             rule("when = { size = \"> 5\", hysteresis = \"6\" }\nto = \"disk\""),
             "\"r\"",
@@ -82,12 +82,12 @@ fn what_undoes_itself_is_a_warning_at_its_place() {
         (
             rule("when = { not = { mtime = \"< 1d\" }, hysteresis = \"2d\" }\nto = \"disk\""),
             "\"r\"",
-            "rule \"r\": its hysteresis is larger than what the threshold leaves",
+            "rule \"r\": its hysteresis is too large for the threshold",
         ),
         (
             rule("when = { free = { disk = \"< 10%\" }, hysteresis = \"95%\" }\nto = \"flash\""),
             "\"r\"",
-            "rule \"r\": its hysteresis is larger",
+            "rule \"r\": its hysteresis is too large",
         ),
         (
             rule("when = { free = { disk = \"< 10%\" } }\nto = \"flash\""),
@@ -102,9 +102,13 @@ fn what_undoes_itself_is_a_warning_at_its_place() {
         (
             evict(", only = { size = [\"> 5\", \"< 3\"] }"),
             "{ above",
-            "evict of \"ssd\": no file can ever leave, as no file has size > 5",
+            "evict of \"ssd\": no file can ever leave, because no file has size > 5",
         ),
-        (evict(", to = [\"both\"]"), "{ above", "evict of \"ssd\": \"to\" names group \"both\", which has a branch"),
+        (
+            evict(", to = [\"both\"]"),
+            "{ above",
+            "evict of \"ssd\": \"to\" names group \"both\", which includes a branch",
+        ),
     ] {
         let found = odd(&text);
         let [(there, told)] = &found[..] else { panic!("{text}: {found:?}") };

@@ -1,4 +1,4 @@
-//! What is said of the paths of a configuration that exist.
+//! Messages about the paths of a configuration that exist.
 
 use umbrella_fs::spec::AccessTimes;
 

@@ -30,7 +30,7 @@ impl ByLoop {
     pub(super) fn new(disk: Arc<dyn BlockDevice>, folder: &Path, access: Access) -> anyhow::Result<ByLoop> {
         let shown = visible_path(folder);
         if mounts::is_dead(folder) {
-            mounts::detach(folder, true).with_context(|| format!("taking away the dead mount at {shown}"))?;
+            mounts::detach(folder, true).with_context(|| format!("detaching the dead mount at {shown}"))?;
         }
         DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(|| shown)?;
         let attached = ByLoop::at(disk, folder.to_owned(), access);
@@ -55,7 +55,7 @@ impl ByLoop {
         let device = match LoopDevice::attach(&file.path(), &options) {
             // A kernel without it.
             Err(LoopError::Setting { setting: "queue/scheduler", .. }) => {
-                tracing::warn!("there is no scheduler {SCHEDULER}: the loop device goes without");
+                tracing::warn!("the kernel has no scheduler {SCHEDULER}: the loop device works without one");
                 LoopDevice::attach(&file.path(), &AttachOptions { scheduler: None, ..options })?
             }
             device => device?,

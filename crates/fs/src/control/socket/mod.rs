@@ -1,9 +1,9 @@
-//! A daemon's control socket, whatever it is asked. Owner-only: the folder is 0700 and the socket 0600, and the peer's
-//! user id is looked at as well.
+//! The control socket of a daemon, for any kind of request. Owner-only: the folder is 0700 and the socket 0600, and the
+//! peer's user id is checked as well.
 //!
 //! One request a connection, one JSON object a line: any number of [`Reply::Progress`], then one [`Reply::Done`] or
-//! [`Reply::Error`]. Whatever a client says after its request ([`STOP`]) ends long work, and the answer tells how far
-//! that came.
+//! [`Reply::Error`]. Anything that a client sends after its request ([`STOP`]) ends long work, and the answer says how
+//! far that came.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
@@ -28,13 +28,13 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// Longest request.
 const LONGEST: u64 = 4 << 20;
-/// So many bytes of what is told together are sent at the latest.
+/// Most bytes of messages that are gathered before they are sent.
 const TOGETHER: usize = 16 << 10;
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a client may take to read what it is told. One that does not read is as good as gone.
+/// How long a client may take to read its answer. A client that does not read counts as gone.
 const UNREAD: Duration = Duration::from_secs(60);
-/// What a client says that wants long work to stop.
+/// What a client sends to stop long work.
 pub const STOP: &[u8] = b"stop\n";
 /// How long the last answers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -167,7 +167,7 @@ impl Listener {
         self.serve_readers(service, UNREAD)
     }
 
-    /// As [`Listener::serve`], for clients that read what they are told within this time.
+    /// As [`Listener::serve`], for clients that read their answers within this time.
     fn serve_readers<S: Service>(self, service: S, unread: Duration) -> SocketServer {
         let stop = Arc::new(AtomicBool::new(false));
         let clients = Arc::new(Clients::default());
@@ -181,7 +181,7 @@ impl Listener {
                     return;
                 }
                 let Ok(client) = client else {
-                    // No descriptor is left; whoever asks waits.
+                    // No descriptor is left; clients wait.
                     thread::sleep(ACCEPT_AGAIN);
                     continue;
                 };
@@ -230,7 +230,7 @@ fn clear_way(path: &Path) -> Result<(), BindError> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
         Ok(found) if !found.file_type().is_socket() => {
-            return Err(failed(std::io::Error::new(ErrorKind::AlreadyExists, "is there and not a socket")));
+            return Err(failed(std::io::Error::new(ErrorKind::AlreadyExists, "exists and is not a socket")));
         }
         Ok(_) => {}
     }
@@ -253,7 +253,8 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     client.set_write_timeout(Some(unread))?;
     let peer = socket_peercred(client)?;
     if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
-        return say::<S>(client, &Reply::Error { message: "only root and the daemon's own user may ask".to_owned() });
+        let message = "only root and the daemon's user may use the control socket (try with sudo)".to_owned();
+        return say::<S>(client, &Reply::Error { message });
     }
     client.set_read_timeout(Some(PATIENCE))?;
     let mut line = Vec::new();

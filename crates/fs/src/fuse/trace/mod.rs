@@ -62,7 +62,7 @@ impl RequestTrace {
             ));
         }
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        writeln!(file, "# seconds since {unix:.6} (Unix time), request, operation, and what belongs to it")?;
+        writeln!(file, "# seconds since {unix:.6} (Unix time), request, operation and its details")?;
         let lines =
             Arc::new(TraceLog { begun: Instant::now(), waiting: LeafMutex::default(), changed: Condvar::new() });
         let (shared, path) = (Arc::clone(&lines), PathBuf::from(path));
@@ -70,7 +70,7 @@ impl RequestTrace {
         Ok(RequestTrace { lines, writer: Some(writer) })
     }
 
-    /// Who is told of requests.
+    /// The observer that records requests.
     pub(crate) fn observer(&self) -> Arc<dyn Observer> {
         Arc::<TraceLog>::clone(&self.lines)
     }
@@ -100,7 +100,7 @@ impl TraceLog {
     fn write_to(&self, mut file: impl io::Write, path: &Path) {
         while let Some(text) = self.next() {
             if let Err(error) = file.write_all(text.as_bytes()) {
-                tracing::warn!(file = %path.display(), %error, "the trace of requests cannot be written: it ends here");
+                tracing::warn!(file = %path.display(), %error, "cannot write the trace of requests: it ends here");
                 self.end();
                 return;
             }

@@ -8,8 +8,8 @@
 //! - A `try_` without a time limit waits for nobody, so it may ask for any lock. What it holds counts for the locks
 //!   after it.
 //! - The feature `model-check` makes the locks those of the model checker. It then decides at each of them which thread
-//!   goes on. [`LeafMutex`] stays the plain one: threads that the checker does not run use it, and nothing else is
-//!   taken under it.
+//!   goes on. A [`LeafMutex`] stays a plain lock: threads outside the checker use it, and no other lock is taken under
+//!   it.
 
 pub(crate) mod rank;
 

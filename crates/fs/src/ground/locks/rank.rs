@@ -30,7 +30,7 @@ ranks! {
     Reload,
     /// One change of how a branch is written back at a time.
     WriteBackChange,
-    /// One change of the branches at a time, and what the kernel was told of them.
+    /// Held during a change of the branches; has what the kernel knows of them.
     Branches,
     /// One at a time lets files leave the staging area where the branches are short of room; the others wait.
     StagingShort,
@@ -91,7 +91,7 @@ ranks! {
     NodesById,
     /// Directories that the kernel forgot.
     NodesForgotten,
-    /// Who has which inode number. Held while an entry changes its holder.
+    /// The holder of each inode number. Held while an entry changes its holder.
     InodeHolders,
     /// Numbers of inodes that have none of the usual kind.
     InodeHashed,
@@ -111,7 +111,7 @@ ranks! {
     HeatSpending,
     /// How large the last files of each kind were.
     LastSizes,
-    /// Who holds most of directories that are kept together.
+    /// Which branch holds most of directories that are kept together.
     PlacementHoldings,
     /// Open files: one of the shards.
     IoHandles,

@@ -1,5 +1,5 @@
-//! The moves of a walk: small files wait until there are enough with the same way; all move at the walk's bandwidth,
-//! and stop when it is told to.
+//! The moves of a walk. Small files wait until there are enough with the same way. All move at the walk's bandwidth,
+//! and stop when the walk stops.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ use crate::tree::Pinned;
 
 /// How long a walk waits for a file that is open past the mount.
 const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
-/// How often a walk is told, and asked whether to go on, while files move.
+/// How often a walk reports, and asks whether to go on, while files move.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 /// How long a file waits for others at most, while the walk meets some.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// A file that is to move, and what is said of it then.
+/// A file that is to move, and the event that reports the move.
 pub(super) struct MisplacedFile<'a> {
     pub(super) file: Pinned<'a>,
     pub(super) dir: Arc<Node>,

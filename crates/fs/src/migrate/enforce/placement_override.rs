@@ -22,7 +22,7 @@ pub(crate) struct VisitedFile<'a> {
 /// Where a file is to go.
 pub(super) struct Target {
     pub(super) branch: BranchId,
-    /// What is said of it then.
+    /// Reports the move.
     pub(super) event: MoveEvent,
     /// How warm it is, where it moves for that.
     pub(super) warmth: Option<Opens>,
@@ -30,7 +30,7 @@ pub(super) struct Target {
 
 /// Decides in place of the rules.
 pub(crate) trait PlacementOverride {
-    /// What its moves are put down to, for people.
+    /// The cause of its moves, as reported to people.
     fn name(&self) -> &'static str;
 
     /// Where it is to go; nowhere: it stays.

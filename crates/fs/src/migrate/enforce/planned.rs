@@ -1,5 +1,5 @@
-//! What moves that wait, or that a dry run has told, will change: the room on the branches, who holds a directory that
-//! is kept together, and whose turn it is.
+//! Changes that waiting moves, or those of a dry run, will make. They concern the room on the branches, the branch that
+//! holds a directory that is kept together, and the next branch.
 
 use std::collections::BTreeSet;
 
@@ -60,7 +60,7 @@ impl Planned {
         self.last_used.extend(turns.map(|(index, _)| (index, to)));
     }
 
-    /// Some of the moves that waited were made: those that still wait are told anew.
+    /// Forgets the planned moves after some of them were made; those that still wait are entered anew.
     pub(super) fn forget_moves(&mut self) {
         self.room.clear();
         self.moves.clear();

@@ -1,5 +1,5 @@
-//! Files that a walk found to move because they are warm: they move when all are known, the warmest first, so that what
-//! `max_move` and the room allow goes to those, whatever way the walk took.
+//! Files that a walk has found to move because they are warm. They move when all are known, the warmest first. So those
+//! get what `max_move` and the room allow, in whatever order the walk met them.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::migrate::enforce::EnforceWalker;
 use crate::node::Node;
 use crate::tree::Pinned;
 
-/// So many are kept in mind: the warmest.
+/// Most files that are remembered: the warmest.
 pub(super) const MOST_WARM: usize = 1 << 14;
 
 /// A file that is to move.

@@ -101,7 +101,7 @@ impl EvictionScan<'_> {
                 Ok(entries) => entries,
                 // Removed meanwhile, or unreadable: what is in it stays.
                 Err(error) => {
-                    tracing::debug!(path = %String::from_utf8_lossy(&path), %error, "a fill level cannot look into a directory");
+                    tracing::debug!(path = %String::from_utf8_lossy(&path), %error, "cannot list a directory for a fill level");
                     continue;
                 }
             };

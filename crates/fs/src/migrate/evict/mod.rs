@@ -28,9 +28,9 @@ use crate::migrate::moving::{MoveReason, MovedLink};
 use crate::migrate::schedule::{is_open, next_change};
 use crate::node::inode_key;
 
-/// The clock may be set, or the machine sleep: hours that are to begin are looked at so often.
+/// Interval between two looks at the hours, as the clock may be set, or the machine sleep.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(600);
-/// So often is looked whether a file system freed what it frees late.
+/// Interval between two looks at whether a file system has freed space that it frees late.
 const LOOK_FOR_FREED: Duration = Duration::from_secs(1);
 
 /// How far the fill levels are, by the names of their branches and groups.

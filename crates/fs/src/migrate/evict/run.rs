@@ -16,15 +16,16 @@ use crate::node::Backing;
 use crate::placement::ActiveRules;
 use crate::warning::{Warning, WarningSubject};
 
-/// Where nothing more can leave, nothing is looked for in this time, and in so many times as long as the walk took.
+/// Where nothing more can leave, no search runs for this time, or for [`REST_BY_WALK`] times the duration of the last
+/// walk if that is longer.
 const REST: Duration = Duration::from_secs(60);
 const REST_BY_WALK: u32 = 9;
 /// A file system that frees space late is given this time at most.
 const FREES_LATE: Duration = Duration::from_secs(30);
-/// Where `max_move` of heat is used up, it is looked at again after this time.
+/// Where `max_move` of heat is used up, the next look at it comes after this time.
 const SPENT: Duration = Duration::from_secs(600);
 
-/// What came of one round.
+/// Result of one round.
 #[derive(Debug, Default)]
 pub(super) struct EvictionRound {
     pub(super) files_moved: u64,

@@ -132,7 +132,7 @@ impl Recovering<'_> {
             }
             (_, Some(_)) => {
                 self.warn(format!(
-                    "{}: another file took the name while it moved; what it held is kept in {HIDDEN_DIR}/{TEMP_DIR} as {}",
+                    "{}: another file took the name while it moved; its contents are kept in {HIDDEN_DIR}/{TEMP_DIR} as {}",
                     show(&file.path),
                     temp.place().name.display()
                 ));

@@ -58,7 +58,7 @@ impl Recovering<'_> {
                 ExchangeStage::Before => self.go_on(branch, one, other, &site)?,
                 ExchangeStage::After => {}
                 ExchangeStage::Unclear => self.warn(format!(
-                    "branch {}: cannot tell whether {} and {} have changed names; check both",
+                    "branch {}: cannot tell whether {} and {} were exchanged; check both",
                     branch.uuid,
                     show(one),
                     show(other)

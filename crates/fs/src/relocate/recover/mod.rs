@@ -77,12 +77,12 @@ pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: Returned<'_>, 
     .run()
 }
 
-/// A branch that came back, and what is known of what it missed.
+/// A branch that came back, and the moves that ended without it.
 #[derive(Clone, Copy)]
 pub struct Returned<'a> {
     /// The branch.
     pub uuid: BranchUuid,
-    /// Whether a move with a copy of this name was given up: its sources were in use ever since, and are gone only if
+    /// Whether a move with a copy of this name was given up. Its sources were in use ever since, and are gone only if
     /// users wanted it.
     pub given_up: &'a dyn Fn(&[u8]) -> bool,
 }
@@ -311,7 +311,7 @@ impl<'a> Recovering<'a> {
         }
         self.act()?;
         let removed = match unlinkat(dir, name, AtFlags::empty()) {
-            // Whoever had left a commit alone came to the end of it after all.
+            // A commit that had been left alone came to its end after all.
             Err(Errno::NOENT) => Ok(()),
             removed => removed,
         };

@@ -107,7 +107,7 @@ impl Recovering<'_> {
         let Some(found) = beneath::find(root, to)? else { return Ok(IntentOutcome::Finished) };
         let Some(seen) = found.look()? else { return Ok(IntentOutcome::Finished) };
         if !is_not_newer(&seen.print, loser_file) && !is_like(&seen.print, loser_file) {
-            self.warn(format!("{}: the file that was to be replaced has changed since; both stay", show(to)));
+            self.warn(format!("{}: the file that a rename replaces has changed since; both stay", show(to)));
             return Ok(IntentOutcome::Undone);
         }
         self.act()?;
@@ -128,7 +128,7 @@ impl Recovering<'_> {
         match place_new(new.place(), old.place()) {
             Err(RelocateError::Taken) => {
                 self.warn(format!(
-                    "{} was to replace {}, and both names are in use; both files stay",
+                    "a rename of {} to {} was cut short, and both names are in use; both files stay",
                     show(from),
                     show(to)
                 ));

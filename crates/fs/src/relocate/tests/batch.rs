@@ -174,7 +174,7 @@ fn a_source_that_cannot_be_parked_stays_and_its_copy_loses_the_name() {
     assert_eq!(pool.only("d/one"), pool.b.join("d/one"));
 }
 
-/// What is there of one file of a batch, and of what users did meanwhile.
+/// The places where one file of a batch may be, and what users did meanwhile.
 struct State {
     pool: Pool,
     /// Under its name on the old branch.

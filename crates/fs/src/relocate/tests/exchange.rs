@@ -1,12 +1,12 @@
-//! An exchange over two branches, stopped before and after every step and in every step of its recovery: both names are
-//! there each time, and on all branches they are either exchanged or not.
+//! An exchange over two branches, stopped before, in and after every step, and in every step of its recovery. Both
+//! names are there each time, and on all branches they are either exchanged or not.
 
 use std::cell::Cell;
 
 use super::crash::{GO, STOP, countdown, with_crashes_in_recovery};
 use super::*;
 
-/// What is where before: paths on a and on b; those that end in `/` are directories. The names are `one` and `p/other`.
+/// The layout before: paths on a and on b; those that end in `/` are directories. The names are `one` and `p/other`.
 type Layout = (&'static [&'static str], &'static [&'static str]);
 
 /// Every way in which two branches can hold two entries of which one is a directory, and an exchange concerns both

@@ -27,7 +27,7 @@ use crate::branch::Abilities;
 use crate::relocate::recover::EVERYTHING;
 use crate::relocate::*;
 
-/// The way to a branch, on which something goes wrong after so many calls.
+/// The connection to a branch, with a fault after a given number of calls.
 #[derive(Debug, Clone)]
 struct Line {
     sound: Arc<AtomicI32>,

@@ -1,6 +1,6 @@
-//! A branch falls silent or refuses in the middle of a change of names, the daemon dies at any step of that, and any
-//! branches are missing at the next mount: when all are there again the names have changed on all of them or on none,
-//! and as the caller was told.
+//! A branch falls silent or refuses in the middle of a change of names. The daemon dies at any step of that, and any
+//! branches are missing at the next mount. When all are there again, the names have changed on all of them or on none,
+//! as the caller was told.
 
 use std::cell::Cell;
 
@@ -132,7 +132,7 @@ fn lines(faults: &[(usize, Fault, i32)]) -> [Line; 3] {
     lines
 }
 
-/// What the caller was told is so when the silent branch is back, and after the next mount.
+/// The answer to the caller holds when the silent branch is back, and after the next mount.
 fn told_the_truth(three: &Three, done: &Result<Vec<BranchUuid>, RelocateError>, silent: Option<usize>, case: &str) {
     if let Some(at) = silent {
         let report = three.recover([true; 3], Some(at));

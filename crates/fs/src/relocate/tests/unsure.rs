@@ -57,7 +57,7 @@ fn a_move_that_is_given_up_never_touches_its_source_and_is_taken_back() {
         let (pool, done, left) = move_left_at(last);
         assert_eq!((done, left), (Err(RelocateError::GivenUp), Reversibility::Open), "{last:?}");
         assert_eq!(fs::read(pool.a.join("file")).unwrap(), CONTENTS, "{last:?}");
-        // Whoever has it open goes on with it when the other branch is back.
+        // An open handle goes on with it when the other branch is back.
         let mut open = fs::File::options().append(true).open(pool.a.join("file")).unwrap();
         let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(B), &|| GO));
         assert_eq!((report.pending, report.warnings), (0, vec![]), "{last:?}");

@@ -40,9 +40,7 @@ pub enum ImportError {
     #[error("more than {0} files are named; give the parameter file of one drive")]
     TooManyFiles(usize),
     /// A name that leads out of the directory.
-    #[error(
-        "{line}: it names {name:?}, which is not a plain file beside it; put it there and name it without a directory"
-    )]
+    #[error("{line}: {name:?} is not a plain file in the same directory; put it there and name it without a directory")]
     NotBeside {
         /// Where.
         line: SourceLine,
@@ -84,7 +82,7 @@ pub enum ImportError {
         block: String,
     },
     /// No drive.
-    #[error("there is no disksim_disk block, here or in the files that are named; give the .parv file of a drive")]
+    #[error("no disksim_disk block, here or in the files that it names; give the .parv file of a drive")]
     NoDisk,
     /// More than one drive.
     #[error("{line}: there are {count} disksim_disk blocks, and this is the second; leave one")]
@@ -113,7 +111,7 @@ pub enum ImportError {
         key: String,
     },
     /// A number that no drive has.
-    #[error("{line}: {key:?} is {value}, which no drive has")]
+    #[error("{line}: {key:?} is {value}, which is impossible for a drive")]
     OutOfRange {
         /// Where.
         line: SourceLine,

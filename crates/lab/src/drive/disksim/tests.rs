@@ -203,12 +203,12 @@ fn without_a_knee_the_line_begins_where_it_meets_the_root() {
 fn a_file_outside_the_directory_is_not_read() {
     for name in ["/etc/passwd", "../own.model", "sub/own.model", "..", "/"] {
         let text = DISKSPECS.replace("own.model", name);
-        assert!(refused("own.diskspecs", &text).contains("not a plain file beside it"), "{name}");
+        assert!(refused("own.diskspecs", &text).contains("not a plain file in the same directory"), "{name}");
     }
     let (directory, parameters) = own(EXTRACTED);
     fs::remove_file(directory.path().join("own.seek")).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", directory.path().join("own.seek")).unwrap();
-    assert!(import(&parameters).unwrap_err().to_string().contains("not a plain file beside it"));
+    assert!(import(&parameters).unwrap_err().to_string().contains("not a plain file in the same directory"));
 }
 
 #[test]

@@ -181,7 +181,7 @@ pub struct RotatingTimings {
 #[derive(Debug, Error)]
 pub enum MeasureError {
     /// It is too small.
-    #[error("it has only {size}; {SMALLEST} or more are needed to tell places of a disk apart")]
+    #[error("it has only {size}; {SMALLEST} or more are needed to measure a disk")]
     TooSmall {
         /// Its size.
         size: ByteSize,
@@ -190,18 +190,18 @@ pub enum MeasureError {
     #[error("a read failed")]
     Device(#[from] io::Error),
     /// Too much of it cannot be read.
-    #[error("{count} blocks could not be read: copy what is left of its data before you measure it")]
+    #[error("{count} blocks could not be read: rescue the data of this disk before you measure it")]
     Failing {
         /// How many.
         count: u64,
     },
     /// The time of a step is over.
-    #[error("the time is over")]
+    #[error("time ran out")]
     OutOfTime,
     /// All of the time was over before anything was known.
     #[error(
-        "nothing was measured: after {given:?} it was not known yet {unknown}; give a disk that turns \
-         {LEAST_TIME:?} or more"
+        "nothing was measured: {given:?} were not enough to find out {unknown}; give a disk that turns {LEAST_TIME:?} \
+        or more"
     )]
     TooLittleTime {
         /// All of the time.
@@ -216,7 +216,7 @@ pub enum MeasureError {
     #[error("its buffer answers every read, so its media cannot be timed")]
     Buffered,
     /// The angles do not show tracks.
-    #[error("it turns, but its answers come too unevenly to find its tracks; is it used by others?")]
+    #[error("it turns, but its answers come too irregularly to find its tracks; measure it while nothing else uses it")]
     Uneven,
 }
 

@@ -215,12 +215,12 @@ fn that_policies_were_asked_little_is_said_with_the_share() {
     };
     assert_eq!(
         said(5, 95),
-        "At least 95 % of the pages were written because of their age, for a sync, or at the end, so the policies were \
-         hardly asked: give less --memory or a longer input."
+        "At least 95 % of the pages were written because of their age, for a sync, or at the end, so the policies \
+         chose hardly any pages. Give less --memory or a longer input."
     );
-    assert!(said(40, 60).contains("At least 60 % of the pages") && said(40, 60).contains("asked about 40 % at most"));
+    assert!(said(40, 60).contains("At least 60 % of the pages") && said(40, 60).contains("chose at most 40 % of them"));
     assert_eq!(said(51, 49), "");
-    assert_eq!(said(0, 0), "Nothing was written, so no policy was asked.");
+    assert_eq!(said(0, 0), "Nothing was written, so the policies chose nothing.");
 }
 
 #[test]

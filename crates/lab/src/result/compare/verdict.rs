@@ -44,16 +44,16 @@ impl Group<'_> {
         let complete = || self.complete().flat_map(|row| &row.outcomes).map(|outcome| &outcome.written_because);
         let least = complete().map(WrittenBecause::unasked_percent).min()?;
         if complete().all(|because| because.pages() == 0) {
-            return Some("Nothing was written, so no policy was asked.".to_owned());
+            return Some("Nothing was written, so the policies chose nothing.".to_owned());
         }
         let asked = match least {
-            HARDLY.. => "were hardly asked".to_owned(),
-            LITTLE.. => format!("were asked about {} % at most", 100 - least),
+            HARDLY.. => "chose hardly any pages".to_owned(),
+            LITTLE.. => format!("chose at most {} % of them", 100 - least),
             _ => return None,
         };
         Some(format!(
-            "At least {least} % of the pages were written because of their age, for a sync, or at the end, so the policies \
-             {asked}: give less --memory or a longer input."
+            "At least {least} % of the pages were written because of their age, for a sync, or at the end, so the \
+            policies {asked}. Give less --memory or a longer input."
         ))
     }
 

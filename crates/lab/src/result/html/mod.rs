@@ -63,7 +63,7 @@ fn write_page(
         writeln!(out, "<p class=\"warning\">{missing}</p>")?;
     }
     match groups {
-        [] => writeln!(out, "<p>There are no outcomes.</p>")?,
+        [] => writeln!(out, "<p>No run was completed.</p>")?,
         [_] => {}
         _ => contents(out, groups)?,
     }

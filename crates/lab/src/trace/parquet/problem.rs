@@ -37,7 +37,7 @@ pub enum ParquetProblem {
         names: &'static str,
     },
     /// A column of another type.
-    #[error("column {column:?} is no {expected}")]
+    #[error("column {column:?} is not a {expected}")]
     ColumnType {
         /// Its name.
         column: String,
@@ -53,7 +53,7 @@ pub enum ParquetProblem {
         codec: &'static str,
     },
     /// More than a file of a sound writer needs.
-    #[error("{what} of {found} bytes, {most} are the limit")]
+    #[error("{what} of {found} bytes; the limit is {most}")]
     TooLarge {
         /// Which part.
         what: &'static str,
@@ -70,7 +70,8 @@ pub enum ParquetProblem {
     },
     /// A pipe or a compressed file that is larger than what is kept in memory.
     #[error(
-        "Parquet is read from its end, so a pipe or a compressed file of it is kept in memory, at most {most} bytes: save it as a plain file first"
+        "Parquet is read from its end, so a pipe or compressed file is held in memory, at most {most} bytes: save it \
+        as a plain file first"
     )]
     StreamTooLong {
         /// The most that is kept.

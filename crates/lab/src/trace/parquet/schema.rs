@@ -93,7 +93,7 @@ fn meaning(number: usize, role: Role, column: &ColumnDescriptor) -> Result<Meani
         (Role::Time, Some(ColumnKind::Number { .. })) => unit_of_name(column.name()).ok_or_else(|| {
             of_type("timestamp (a column of numbers says its unit: time_ns, time_us, time_ms or time_s)")
         })?,
-        (Role::Time, _) => return Err(of_type("timestamp and no column of numbers")),
+        (Role::Time, _) => return Err(of_type("timestamp or a column of numbers")),
         (Role::Offset | Role::Size, Some(ColumnKind::Number { .. }))
         | (Role::Device, Some(ColumnKind::Number { .. } | ColumnKind::Text))
         | (Role::Op, Some(ColumnKind::Text)) => 1,

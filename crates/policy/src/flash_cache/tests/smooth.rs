@@ -42,8 +42,8 @@ impl Race {
         }
     }
 
-    /// Time passes; the writer writes 16 KiB at a time, each of which the flash takes 40 us for, and waits as it is
-    /// told.
+    /// Time passes. The writer writes 16 KiB at a time, for each of which the flash takes 40 us, and waits as long as
+    /// the options say.
     fn until(&mut self, then: Nanos) {
         while self.writes_at < then {
             let start = self.written.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;

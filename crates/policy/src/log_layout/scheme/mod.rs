@@ -91,13 +91,13 @@ pub trait Scheme: Send + std::fmt::Debug {
         Geography::Log
     }
 
-    /// How much of a segment may be live that a region which is short of free segments cleans inside itself. `None`:
-    /// hardly more than in the emptiest segment anywhere; without such a one the region borrows.
+    /// How much of a segment may be live for a region that is short of free segments to clean it. `None`: hardly more
+    /// than in the emptiest segment anywhere. Without a segment like that the region borrows.
     fn cleans_inside(&self) -> Option<Percent> {
         None
     }
 
-    /// It is told how large the log is, before anything else.
+    /// Called with the size of the log, before anything else.
     fn laid_out(&mut self, _shape: Shape) {}
 
     /// The stream of a block that the user writes.

@@ -1,6 +1,6 @@
-//! Future knowledge: blocks that die in the same stretch of time lie together. The first stretch is as long as it takes
-//! to write a segment, each further one as long as `factor` says; what dies after the last, or never, is in the coldest
-//! stream.
+//! Future knowledge: blocks that die in the same stretch of time lie together. The first stretch is the time that it
+//! takes to write a segment. Each further one is `factor` times as long as the one before. Blocks that die after the
+//! last, or never, are in the coldest stream.
 //!
 //! For simulations, to see how much could be gained. It knows when each block dies, not which segment to clean: it is a
 //! yardstick, not a bound.

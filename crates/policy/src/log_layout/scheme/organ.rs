@@ -1,20 +1,20 @@
 //! Organ: streams by how soon a block will be written again, laid out as an organ pipe.
 //!
-//! A stream is a level of heat; each holds blocks that live a quarter as long as those of the next colder one, the
-//! coldest those that outlive 2 rewrites of the whole log. The level that a block lies in is all that is remembered of
-//! it besides its last write, so it is made to remember much:
+//! A stream is a level of heat. Each holds blocks that live a quarter as long as those of the next colder one; the
+//! coldest holds those that outlive 2 rewrites of the whole log. Only the level of a block and its last write are
+//! remembered, so the level is made to remember much:
 //!
-//! 1. A write moves a block half the way from the level of the version before to the level that this version's life
-//!    tells. One short or long life does not throw it far; several do.
-//! 2. Cleaning moves a block half the way to the level that its age tells, but never to a hotter one: that it still
+//! 1. A write moves a block half the way from the level of the version before to the level that fits the life of this
+//!    version. One short or long life does not throw it far; several do.
+//! 2. Cleaning moves a block half the way to the level that fits its age, but never to a hotter one: that it still
 //!    lives says only that it is colder.
-//! 3. What is written for the first time starts in the coldest level.
+//! 3. A block that is written for the first time starts in the coldest level.
 //! 4. The user's blocks and the cleaner's share the streams: when levels are right, it does not matter who wrote.
 //! 5. The hottest stream lies in the middle of the disk, each colder one around it ([`Geography::Centred`]). There are
-//!    no borders, so no region is ever short, and the cleaner takes the best victim anywhere; under cost-benefit, the
-//!    sooner the nearer to the middle it lies and the less full the log is.
-//! 6. What is written for the first time takes the middle too, unless `centre` keeps it out: better where what is read
-//!    was updated, worse where it was not.
+//!    no borders, so no region is ever short, and the cleaner takes the best victim anywhere. Under cost-benefit, it
+//!    takes a victim the sooner, the nearer to the middle it lies and the less full the log is.
+//! 6. First writes take the middle too, unless `centre` keeps them out. That is better where the blocks that are read
+//!    were updated, worse where they were not.
 //!
 //! Source: our own, found with the lab (docs/placement-schemes.md); lives inferred as in SepBIT, places as in R-LFS,
 //! one step at a time as in DAC.
@@ -66,7 +66,7 @@ struct Organ {
 }
 
 impl Organ {
-    /// The level of blocks that live so long; its fraction says where in the level.
+    /// The level of blocks with this life; its fraction says where in the level.
     fn level(&self, life: u64) -> f64 {
         let level = libm::log(self.longest / life.max(1) as f64) / libm::log(FACTOR);
         level.clamp(0.0, f64::from(self.levels) - 0.001)

@@ -4,9 +4,9 @@
 //! of its members', and a block joins the group whose heat is nearest. Means follow the data, in logarithms, so that a
 //! few very hot blocks do not draw a group after them.
 //!
-//! Unlike the original: heat there is writes / time since the last write, with a count for every block; the map here
-//! keeps the last write only, so that the count is one. And the means follow each block as it is placed, not all
-//! segments each time that segments are written.
+//! Two things differ from the original. Heat there is writes / time since the last write, with a count for every block.
+//! The map here keeps the last write only, so the count is one. And the means follow each block as it is placed; there
+//! they follow all segments each time that segments are written.
 //!
 //! Source: Min et al., "SFS: Random Write Considered Harmful in Solid State Drives", FAST 2012, sections 3.2 and 3.3.
 

@@ -28,7 +28,7 @@ fn moved(scheme: &mut dyn Scheme, stream: u8, age: u64) -> u8 {
     scheme.copied(&Copied { now, from: Stream(stream), written: Clock(now.0 - age), death: None }).0
 }
 
-/// Segments of a stream are reclaimed that lived so long.
+/// Reclaims `count` segments of a stream, each of which lived for `life`.
 fn reclaim(scheme: &mut dyn Scheme, stream: u8, life: u64, count: u32) {
     for _ in 0..count {
         scheme.reclaimed(&Reclaimed { stream: Stream(stream), opened: Clock(500), now: Clock(500 + life) });

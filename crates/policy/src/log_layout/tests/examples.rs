@@ -115,8 +115,8 @@ fn victims_that_are_read_at_once_are_those_that_would_be_cleaned_one_after_the_o
 
 #[test]
 fn a_region_borrows_rather_than_clean_what_is_much_fuller_than_the_emptiest_segment_elsewhere() {
-    // All of the outer region is full to 12 of 16 but for one segment, to 5; in the middle lies one with so many live
-    // blocks.
+    // All segments of the outer region are full to 12 of 16, except one that is full to 5. In the middle lies one with
+    // `live` live blocks.
     let with_emptiest = |live| {
         let table = (0..36).map(|number: u32| {
             let outside = !(6..30).contains(&number);
@@ -199,7 +199,7 @@ fn a_map_without_memory_asks_for_its_pages_and_gives_them_up_again() {
     assert_eq!((map.present(), map.get(BlockNo(1025))), (0, Ok(None)));
 }
 
-/// The segments in which a stream goes on, of a log that is laid out as an organ pipe without borders: the cold stream
+/// The segments in which a stream goes on, in a log that is laid out as an organ pipe without borders. The cold stream
 /// has filled the first six segments, the hot one the middle third.
 fn centred(stream: usize) -> Vec<u32> {
     let table = (0..36).map(|number: u32| {
@@ -224,7 +224,7 @@ fn without_borders_a_stream_goes_round_in_its_part_of_the_disk() {
     assert_eq!(centred(0), [30, 31]);
 }
 
-/// A log of 36 segments with so many cold ones from the left edge on, and where those that follow go.
+/// A log of 36 segments whose first `full` segments are cold, and where the next cold blocks go.
 fn cold_goes_on(scheme: &str, full: u32) -> u32 {
     let segment = |number: u32| match number {
         number if number < full => Segment { state: State::Full, live: 16, ..Segment::FREE },
@@ -244,7 +244,7 @@ fn cold_data_keep_out_of_the_centre_as_long_as_there_is_room_elsewhere() {
 }
 
 /// The victim of two segments that differ in where they lie and in how many blocks are live: the one at the edge has 4,
-/// the other `in_the_middle`. The others are full, so many that nothing is free beyond the reserve.
+/// the other `in_the_middle`. Most others are full, so nothing is free beyond the reserve.
 fn victim(choice: Victim, in_the_middle: u32) -> Option<SegmentNo> {
     let table = (0..36).map(|number: u32| match number {
         0..=6 => Segment::FREE,

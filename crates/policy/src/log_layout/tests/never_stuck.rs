@@ -8,7 +8,7 @@ use super::driver::{Driver, room, settings};
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Writes so many blocks from there on.
+    /// Writes a number of blocks from a place on.
     Write(u16, u8),
     /// Writes blocks all over the store.
     Scatter(u16, u8),

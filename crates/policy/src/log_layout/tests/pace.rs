@@ -20,7 +20,7 @@ const PACE: CleanerPolicy = CleanerPolicy {
 const BUSY: LogUsage = LogUsage { since_checkpoint: Pages(0), changed: Pages(0), since_access: Nanos(0), waiting: 0 };
 const QUIET: LogUsage = LogUsage { since_access: Nanos::from_secs(1), ..BUSY };
 
-/// A log of which so many segments are free or on their way to be filled; the first eight above the reserve are below
+/// A log with `free` segments that are free or on their way to be filled. The first eight above the reserve are below
 /// the low mark.
 fn with_free(free: u32) -> Layout {
     let table = (0..SHAPE.segments).map(|number| match number {
@@ -35,7 +35,7 @@ fn with_free(free: u32) -> Layout {
     layout
 }
 
-/// So many segments above the reserve are free.
+/// A log with `free` free segments above the reserve.
 fn above_reserve(free: u32) -> Layout {
     let reserve = with_free(0).free().1;
     let layout = with_free(reserve + 4 + free);

@@ -1,11 +1,11 @@
 //! Fill levels: when a branch or group is too full, which files leave it, and where they go.
 //!
 //! - A fill level begins above its high mark, in its hours; below `min_free` at any hour. It ends at its low mark.
-//! - A file goes only where its own rule's list allows: to an entry after the one that it is on or, where `to` is
-//!   given, to those of that list which the file's list names.
-//! - What comes to a branch with a fill level because a rule prefers it there stops at the low mark
-//!   ([`super::Rules::limit_arrivals`]), and so does what another fill level sends. No move between branches makes a
-//!   fill level begin, so that two never send files to and fro.
+//! - A file goes only where its own rule's list allows. That is an entry after the one that it is on or, where `to` is
+//!   given, those entries of `to` that the file's list names.
+//! - Files that come to a branch with a fill level because a rule prefers it stop at the low mark
+//!   ([`super::Rules::limit_arrivals`]), and so do files that another fill level sends. No move between branches makes
+//!   a fill level begin, so two never send files to and fro.
 
 mod selection;
 

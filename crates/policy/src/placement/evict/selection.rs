@@ -40,7 +40,8 @@ impl<T> Selection<T> {
         !is_full || self.heap.peek().is_some_and(|worst| key < worst.key)
     }
 
-    /// Takes a file that frees so much, unless enough better ones are known; those that are not needed any more go.
+    /// Takes a file that frees `frees` bytes, unless enough better ones are known; files that are not needed any more
+    /// go.
     pub fn offer(&mut self, key: i128, frees: ByteSize, item: T) {
         if !self.takes(key) {
             return;

@@ -1,4 +1,4 @@
-//! Conditions of rules as the user wrote them: what is asked of a file or a branch, and how such questions are joined.
+//! Conditions of rules as the user wrote them: questions about a file or a branch, and how they are joined.
 //!
 //! An answer is yes, no or unknown (a birth time that no file system recorded, the size of a new file, the space of a
 //! branch that is offline). `Not` of unknown is unknown, so a rule never acts on what nobody knows. Source: Kleene's

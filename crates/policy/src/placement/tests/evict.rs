@@ -504,9 +504,9 @@ impl World {
     }
 
     /// Each move of a file had a reason of its own: an entry of a list, which may be full at first and have room later,
-    /// or a fill level. One move by a rule and one by a fill level are not enough: a file whose first entry is full
-    /// goes to the next, and on to the first when others have left that; and where it was sent to by one fill level, it
-    /// may be in the way of another.
+    /// or a fill level. One move by a rule and one by a fill level are not enough. A file whose first entry is full
+    /// goes to the next, and to the first when others have left that. Where one fill level sent it, it may be in the
+    /// way of another.
     fn moved_no_more_than_needed(&self) -> Result<(), TestCaseError> {
         let longest = self.rules.entries().iter().map(|entry| entry.to.len()).max().unwrap_or(0) as u32;
         let (by_rules, by_levels) = (self.most(|moves| moves.by_rules), self.most(|moves| moves.by_levels));
@@ -609,7 +609,7 @@ fn some_rules() -> impl Strategy<Value = RulesSpec> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// A rule moves a file to where there is room, and on to the first of its list once that has room too; a fill level
+    /// A rule moves a file to an entry with room, and to the first of its list once that has room too. A fill level
     /// moves it at most once after that. Nothing undoes that, and all come to rest.
     #[test]
     fn rules_and_fill_levels_never_fight(
@@ -648,8 +648,8 @@ proptest! {
         prop_assert!(most <= 6, "{most} moves of one file that cools");
     }
 
-    /// A fill level and a rule on warm files want the same branch: what the one sent away, the other fetches only after
-    /// another open of it, and after each open all come to rest.
+    /// A fill level and a rule on warm files want the same branch. A file that the level sent away is fetched by the
+    /// rule only after another open of it. After each open all come to rest.
     #[test]
     fn a_warm_file_goes_to_and_fro_only_as_often_as_it_is_opened(
         spec in some_rules(),
@@ -690,7 +690,7 @@ fn some_levels() -> impl Strategy<Value = Vec<EvictSpec>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
-    /// Any rules, groups and conditions, but for conditions on space, which moves change.
+    /// Any rules, groups and conditions, except conditions on space, which moves change.
     #[test]
     fn a_file_that_does_not_change_goes_up_its_list_and_leaves_for_a_fill_level(
         (spec, _) in specs(),

@@ -1,4 +1,4 @@
-//! Groups: who is a member, how a member is chosen, and what keeps a directory together.
+//! Groups: their members, how a member is chosen, and what keeps a directory together.
 
 use std::collections::BTreeMap;
 

@@ -8,9 +8,9 @@
 /// Positions of a chunk.
 pub(super) const SPAN: u32 = 1 << 15;
 const WORDS: usize = (SPAN / 64) as usize;
-/// From so many positions on a list becomes a bitmap.
+/// Number of positions from which on a list becomes a bitmap.
 const MANY: usize = 512;
-/// Below so many a bitmap becomes a list again.
+/// Number of positions below which a bitmap becomes a list again.
 const FEW: u32 = 384;
 
 /// A run in a chunk.
@@ -125,10 +125,10 @@ impl Bits {
     }
 }
 
-/// Finds the longest of runs that are told in order.
+/// Finds the longest of runs that come in order.
 struct Longest {
     best: Stretch,
-    /// The run that is being told.
+    /// The run that is being read.
     open: Stretch,
 }
 

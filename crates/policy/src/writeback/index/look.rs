@@ -1,4 +1,4 @@
-//! What is in the index, for whoever has to know all of it: another policy that takes over, a comparison with the page
+//! All contents of the index, for callers that need them: another policy that takes over, a comparison with the page
 //! cache.
 
 use umbrella_units::{BlockNo, FileId, Nanos, PageKey, Pages};

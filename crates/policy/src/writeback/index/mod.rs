@@ -11,9 +11,9 @@
 //! | recency list | 8 bytes a page | [`Needs::recency`] |
 //! | ranks | 16 bytes a page | [`Needs::ranks`] |
 //!
-//! A page enters the orders from which pages are selected when it becomes dirty, unless it is active and the policy
-//! takes inactive pages only ([`Needs::inactive_only`]): then it enters at [`Event::Deactivate`] and leaves at
-//! [`Event::Activate`] (TESA, III-B). The index knows it all the while.
+//! A page enters the orders from which pages are selected when it becomes dirty. If it is active and the policy takes
+//! inactive pages only ([`Needs::inactive_only`]), it enters at [`Event::Deactivate`] and leaves at [`Event::Activate`]
+//! (TESA, III-B). The index knows it all the while.
 
 mod chunk;
 mod files;
@@ -401,8 +401,8 @@ impl DirtyIndex {
         self.forget(slot);
     }
 
-    /// Cost: the pages that go, and in an index that lists the pages of files the walk to them: at most the dirty pages
-    /// of the file, or the indexes that are cut off, whichever are fewer.
+    /// Cost: the pages that go. An index that lists the pages of files also walks to them. That walk passes at most the
+    /// dirty pages of the file, or the indexes that are cut off, whichever are fewer.
     fn truncate(&mut self, id: FileId, from: PageIndex) -> Applied {
         let Some(mut file) = self.files.find(id) else { return Applied::Nothing };
         let before = self.pages.len();

@@ -2,7 +2,7 @@
 //!
 //! Two pages may claim one block for a while (a remap that is half done, a block freed and given to another file). Then
 //! both stay: one in the table of blocks, the others in a map beside it. The block counts once in segments and zones,
-//! and whoever takes it takes all its pages.
+//! and taking it takes all its pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -13,7 +13,7 @@ use super::chunk::{Chunk, SPAN, Stretch};
 use super::heap::Heap;
 use super::table::{Hash, SlotTable, scattered};
 
-/// So many chunks are searched one by one.
+/// Up to this number, chunks are searched one by one.
 const SMALL: usize = 4;
 
 /// Adjacent positions.
@@ -115,7 +115,7 @@ impl RunSet {
         self.runs
     }
 
-    /// Whether no run crosses the borders of stretches of so many positions.
+    /// Whether no run crosses the borders of stretches of `size` positions.
     pub(super) fn is_cut_at(&self, size: u64) -> bool {
         self.cut == size
     }

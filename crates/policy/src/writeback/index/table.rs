@@ -1,6 +1,6 @@
-//! A hash table of slots: four bytes an entry, the keys stay in the slab. A line of sixteen entries is searched at
-//! once, and counts the entries that found it full and went on, so that a search knows where to end and nothing is left
-//! behind by a removal. (Counted overflow as in F14: Shi and Bronson, Folly 2019.)
+//! A hash table of slots: four bytes an entry; the keys stay in the slab. A line of sixteen entries is searched at
+//! once. It counts the entries that found it full and went on. So a search knows where to end, and a removal leaves
+//! nothing behind. (Counted overflow as in F14: Shi and Bronson, Folly 2019.)
 //!
 //! Sixteen neighbouring keys belong to one line, which is one of the processor's cache, because dirty pages and blocks
 //! come in runs. The bits of an entry that the slot does not need hold a part of the key's hash, so that a search
@@ -12,7 +12,7 @@ pub(super) const NONE: u32 = u32::MAX;
 const NEIGHBOURS_BITS: u32 = 4;
 const LINE: usize = 1 << NEIGHBOURS_BITS;
 const FEWEST_BITS: u32 = 6;
-/// A line that so many entries went on from counts no more, neither up nor down, until the table grows.
+/// At this number of entries that went on from it, a line stops counting, up and down, until the table grows.
 const MANY: u8 = u8::MAX;
 
 /// The hash of a key: where it belongs, and the tag that tells it from others there.
@@ -37,8 +37,8 @@ pub(super) fn hash(space: u64, place: u64) -> Hash {
     Hash { high, neighbour: place & ((1 << NEIGHBOURS_BITS) - 1) }
 }
 
-/// The hash of a place whose neighbours are most likely there too (a zone, a chunk), so that they would fill whole
-/// lines and a probe had to pass them all: they are scattered.
+/// The scattered hash of a place whose neighbours are most likely there too (a zone, a chunk). Unscattered they would
+/// fill whole lines, and a probe would have to pass them all.
 pub(super) fn scattered(space: u64, place: u64) -> Hash {
     hash(space, place.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32))
 }
@@ -104,8 +104,8 @@ impl SlotTable {
         ((1_u64 << self.bits) - 1) as u32
     }
 
-    /// Reads where a hash belongs, so that the processor has it at hand when it comes to be searched: several such
-    /// reads wait for memory together, searches one after the other.
+    /// Reads the line of a hash, so that the processor has it at hand when it comes to be searched. Several such reads
+    /// wait for memory together, searches one after the other.
     pub(super) fn warm(&self, hash: Hash) {
         if self.len > 0 {
             std::hint::black_box(self.lines[hash.line(self.bits)].0[0]);
@@ -147,7 +147,7 @@ impl SlotTable {
         self.len += 1;
     }
 
-    /// Grows until there is room for so many entries, and their slots fit below the tag.
+    /// Grows until there is room for `wanted` entries, and their slots fit below the tag.
     fn fit(&mut self, wanted: usize, hash_of: impl Fn(u32) -> Hash) {
         if self.lines.is_empty() || wanted * 8 > self.lines.len() * LINE * 7 {
             self.grow(wanted, hash_of);

@@ -25,7 +25,7 @@ pub enum ZoneOrder {
     PagesAndLength,
     /// The zone with the longest segments, and the ages of each zone's pages summed ([`super::DirtyIndex::zone_age`]).
     LengthAndAges,
-    /// The zones whose segments have at least so many pages on average, and the others, each in order of number
+    /// The zones whose segments have at least `length` pages on average, and the others, each in order of number
     /// ([`super::DirtyIndex::next_zone`]).
     Classes {
         /// The length.

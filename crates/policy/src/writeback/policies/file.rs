@@ -1,12 +1,12 @@
 //! `file`: file by file, in the order in which they were first dirtied; the pages of a file in index order.
 //!
-//! What Linux does. Today's writes at most 4 MiB of a file (`chunk`). Then the file waits behind the others, and is
-//! written on from there (`resume`). The kernels of the papers write a file to its end (`chunk=0`), or until they have
-//! written enough: then it waits behind the others (`requeue`), and is written on from there as well.
+//! What Linux does. Linux of today writes at most 4 MiB of a file (`chunk`). Then the file waits behind the others, and
+//! is written on from there (`resume`). The kernels of the papers write a file to its end (`chunk=0`), or until they
+//! have written enough. Then it waits behind the others (`requeue`), and is written on from there as well.
 //!
-//! Of today's share only the least is here: Linux takes half a second's worth of the disk's write bandwidth, rounded to
-//! 4 MiB. Source: fs/fs-writeback.c, `writeback_chunk_size()` and `requeue_inode()`; TESA, II and IV-E; UmbrellaFS,
-//! chapter IV.
+//! Here only the least of today's share is taken: Linux takes half a second's worth of the disk's write bandwidth,
+//! rounded to 4 MiB. Source: fs/fs-writeback.c, `writeback_chunk_size()` and `requeue_inode()`; TESA, II and IV-E;
+//! UmbrellaFS, chapter IV.
 
 use umbrella_units::{FileId, Nanos, Pages};
 

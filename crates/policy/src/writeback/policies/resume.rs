@@ -58,7 +58,7 @@ impl Resume {
         Resume { requeue: values.flag(REQUEUE.name), goes_on: values.flag(RESUME.name), ..Resume::default() }
     }
 
-    /// Of a policy that sorts its files by number. There a file that is written in part waits until all behind it had
+    /// For a policy that sorts its files by number. A file that is written in part waits there until all behind it had
     /// their share.
     pub(super) fn in_order(values: &ParamValues) -> Resume {
         Resume { sorted: true, ..Resume::of(values) }

@@ -5,10 +5,14 @@
 //! than its share of the dirty pages gives; once chosen it gives a batch, so that the head does not go to and fro. The
 //! random queue passes over a group once that was hit, as `wow` does.
 //!
-//! Simpler than the source, because a write-back policy in a page cache decides which pages, not how fast, and sees no
-//! array behind the disk: the rate of destages is not controlled, the shares of the queues are a parameter instead of
-//! adapting, and groups are classed by how their pages lie, not by watching the writers. Source: Gill, Ko, Debnath
-//! and Belluomini, USENIX ATC 2009, section 3.
+//! Simpler than the source, because a write-back policy in a page cache decides which pages are written, not how fast,
+//! and sees no array behind the disk. Three things differ:
+//!
+//! - The rate of destages is not controlled.
+//! - The shares of the queues are a parameter instead of adapting.
+//! - Groups are classed by how their pages lie, not by watching the writers.
+//!
+//! Source: Gill, Ko, Debnath and Belluomini, USENIX ATC 2009, section 3.
 
 use umbrella_units::{Nanos, Pages};
 

@@ -1,37 +1,40 @@
 //! `sweep`: around the disk in block order, stopping where pages have waited long enough to pay for the stop, and
 //! leaving pages in use alone. Ours.
 //!
-//! The circular elevator wastes least on long seeks but stops for every lone page; the choice by zones stops only
-//! where much is to be had but crosses the disk between its stops. `sweep` goes round like the first and chooses
-//! among its stops:
+//! The circular elevator wastes least on long seeks, but stops for every lone page. The choice by zones stops only
+//! where much is to be had, but crosses the disk between its stops. `sweep` goes round like the first and chooses among
+//! its stops:
 //!
-//! 1. The disk is cut into regions. What a stop costs is reckoned in page transfers: the region's pages, one
-//!    positioning to get there (or the region's length, if that is less), and for each further segment a positioning,
-//!    or all that is clean in the region where passing over it is quicker. The cost of all dirty pages is reckoned as
-//!    if each segment stood alone: a positioning each.
-//! 2. A dirty page pays rent for the memory it holds: the time since its last write. A region is due when the rent of
-//!    its pages, per what one stop with twice as much saves against two, is at least `due` percent of the rent per cost
-//!    of all dirty pages. If pages come to region r at a rate of a(r), stops there at intervals of t(r) cost c / t(r)
-//!    beside what each page costs anyway, and hold a(r) t(r) / 2 pages of memory. For a given memory the cost is least
-//!    when a(r) t(r)^2 / c is the same everywhere, and a(r) t(r)^2 / 2 is the rent at the stop. So poor regions are
-//!    visited seldom, rich ones often, and none waits for ever; a page that is written again and again pays hardly any
-//!    rent; and where segments lie so far apart that a positioning each is needed, waiting saves nothing, and the
-//!    region is due.
+//! 1. The disk is cut into regions. The cost of a stop is counted in page transfers: the region's pages, and one
+//!    positioning to get there (or the region's length, if that is less). Each further segment adds a positioning, or
+//!    all that is clean in the region where passing over it is quicker. For the cost of all dirty pages each segment
+//!    counts as if it stood alone: a positioning each.
+//! 2. A dirty page pays rent for the memory it holds: the time since its last write. One stop with twice as many pages
+//!    saves something against two stops. A region is due when the rent of its pages, per that saving, is at least `due`
+//!    percent of the rent per cost of all dirty pages.
+//!
+//!    The reason: let pages come to region r at a rate of a(r), with stops at intervals of t(r). The stops cost c /
+//!    t(r) beside what each page costs anyway. The pages hold a(r) t(r) / 2 pages of memory. For a given memory the
+//!    cost is least when a(r) t(r)^2 / c is the same everywhere, and a(r) t(r)^2 / 2 is the rent at the stop. So poor
+//!    regions are visited seldom, rich ones often, and none waits for ever. A page that is written again and again pays
+//!    hardly any rent. Where segments lie so far apart that a positioning each is needed, waiting saves nothing, and
+//!    the region is due.
 //! 3. In a region, segments with no more than a positioning between them are one cluster. A cluster is left for the
-//!    next round when most of its pages are in use: active, or written more than once and the last time less than a
-//!    share of the last round ago (what is written again before the head returns would be written in vain). A page in
-//!    use among others that are not is written with them: it costs a transfer, to spare it would cost a positioning.
-//! 4. Streams among scattered pages do not wait for the head: regions whose segments are as long as a positioning on
-//!    average, and whose pages cost a quarter of the average or less (`bargain`), are written first, the longest
-//!    segments before others, until the longest are no bargain. Their pages gain nothing by staying, and the memory is
-//!    worth more to scattered pages, which may be written again, or get neighbours.
-//! 5. Nothing is passed by when the disk is so far behind that a page stays dirty for half the time after which the
-//!    system writes it by itself (`expire`): what is passed by would be written then, wherever the head is.
+//!    next round when most of its pages are in use. In use are active pages, and pages written more than once whose
+//!    last write is less than a share of the last round ago. If a page is written again before the head returns,
+//!    writing it now would be in vain. A page in use among others that are not is written with them: it costs a
+//!    transfer, to spare it would cost a positioning.
+//! 4. Streams among scattered pages do not wait for the head. A region is a `bargain` when its segments are as long as
+//!    a positioning on average, and its pages cost a quarter of the average or less. Bargains are written first, the
+//!    longest segments before others, until the longest are no bargain. Their pages gain nothing by staying. The memory
+//!    is worth more to scattered pages, which may be written again, or get neighbours.
+//! 5. The system writes a page by itself after a time (`expire`). When the disk is so far behind that a page stays
+//!    dirty for half of that time, nothing is passed by: it would be written then, wherever the head is.
 //! 6. If a whole round has not given enough, regions that are not due are taken as well, and after another round pages
-//!    in use. Where a round gave hardly anything (a 64th of what is dirty), the next selections do without its kind for
-//!    an eighth of it, so that selections of a few pages do not each go round in vain.
+//!    in use. A round may give hardly anything: a 64th of what is dirty. The next selections then do without its kind
+//!    for an eighth of what is dirty, so that selections of a few pages do not each go round in vain.
 //!
-//! Regions are written whole, so that a selection may exceed what was wanted by a region.
+//! Regions are written whole, so a selection may exceed what was wanted by a region.
 
 use umbrella_units::{BlockNo, Extent, Nanos, Pages};
 
@@ -188,7 +191,7 @@ impl Sweep {
         u128::from(index.dirty_blocks().0) + u128::from(index.segments()) * u128::from(self.position)
     }
 
-    /// Writes regions of long segments whose pages are so many times cheaper than the average page.
+    /// Writes regions of long segments whose pages are `bargain` times cheaper than the average page.
     fn take_bargains(&self, goal: SelectionTarget, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
         while self.bargain > 0 && !goal.is_met(out) {
             let Some(region) = index.longest_zone(Pages(self.position), false) else { return };
@@ -200,7 +203,7 @@ impl Sweep {
         }
     }
 
-    /// Reckons how long a page stays dirty, once enough of this round is done to tell: an eighth of what is dirty.
+    /// Estimates how long a page stays dirty, once enough of this round is done to tell: an eighth of what is dirty.
     fn note_pace(&mut self, now: Nanos, index: &DirtyIndex) {
         let (dirty, took) = (index.dirty_blocks().0, self.took(now));
         if self.written >= dirty / 8 && self.written > 0 && took > Nanos(0) {

@@ -1,11 +1,11 @@
 //! `two_queue`: files that are not written repeatedly first; the others only if more is wanted.
 //!
-//! The 4th write to one page marks its file. The mark is the inode's in the source and outlasts a write-back, so it is
-//! kept here until the file is deleted; writes are counted from when the page became dirty. Marks are bounded: the one
-//! set longest ago goes when there are too many. Source: UmbrellaFS, chapter IV, figures 9 to 12.
+//! The 4th write to one page marks its file. In the source the mark belongs to the inode and outlasts a write-back. So
+//! it is kept here until the file is deleted. Writes are counted from when the page became dirty. Marks are bounded:
+//! the one set longest ago goes when there are too many. Source: UmbrellaFS, chapter IV, figures 9 to 12.
 //!
-//! Metadata blocks are never marked, and sorted they come after the files that are not: the source counts where
-//! programs write to a file's pages, and orders the files of one superblock's list.
+//! Metadata blocks are never marked, and in sorted order they come after the files that are not. The source counts
+//! where programs write to a file's pages, and orders the files of one superblock's list.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -5,9 +5,9 @@
 //! (the source names none) the zone with most pages, then the lowest number. Source: MRAM, 3.2.6 to 3.2.7, figures 3.8
 //! to 3.10.
 //!
-//! The source says two things of a zone that holds more than was asked for: chosen zones are written whole (3.2.2, and
-//! the algorithms of figures 3.5 and 3.10), and of a large zone much less is written than is sorted (4.5.2). Here it is
-//! whole.
+//! The source says two things about a zone that holds more than was asked for. Chosen zones are written whole (3.2.2,
+//! and the algorithms of figures 3.5 and 3.10). Of a large zone much less is written than is sorted (4.5.2). Here it is
+//! written whole.
 
 use umbrella_units::{Nanos, Pages};
 

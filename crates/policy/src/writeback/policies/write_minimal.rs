@@ -1,11 +1,13 @@
 //! `write_minimal`: first the pages that will not be written again within the window in which they may stay dirty, the
-//! one dirty longest first; then the page with the longest time to its next write. Offline: it must be told the future.
+//! one dirty longest first. Then the page with the longest time to its next write. Offline: it needs the future.
 //!
-//! Under the rule that a page reaches the disk 30 s after it became dirty, a rewrite inside these 30 s costs nothing,
-//! and a later one costs a write whatever is done. So the first pages can be written now without writing more than the
-//! rule itself does, and of the others those that lose least. Where on disk they lie is not looked at, which is what
-//! the source observes of it. Source: UmbrellaFS, chapter V, optimality, figure 41 (there by waiting for the end of the
-//! window; with a fixed number of pages wanted now, the future has to be known).
+//! The rule is that a page reaches the disk 30 s after it became dirty. Under it a rewrite inside these 30 s costs
+//! nothing, and a later one costs a write whatever is done. So the first pages can be written now without writing more
+//! than the rule itself does; of the others, those that lose least. The place on disk is not looked at, which is what
+//! the source observes of it.
+//!
+//! Source: UmbrellaFS, chapter V, optimality, figure 41. There the policy waits for the end of the window. Here a fixed
+//! number of pages is wanted now, so the future has to be known.
 
 use umbrella_units::{Nanos, Pages};
 

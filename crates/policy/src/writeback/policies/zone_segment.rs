@@ -1,11 +1,11 @@
 //! `zone_segment`: the zone with the longest segments if they are long, else the zone with most dirty pages. Inactive
 //! pages only.
 //!
-//! Among the zones with at least as many dirty pages as the average zone, the one with the greatest average segment
-//! length (ASL) is the target, if that is at least `alpha`; else the choice is that of `zone`. The target is written
-//! whole and the choice made again. A segment belongs to the zone of its first block, with all its blocks: the
-//! segments of the paper hold their pages, and a zone its segments. So ASL is truly the mean length of the segments
-//! that begin in a zone. Source: TESA, III-A, equations 2 to 4, and III-C.
+//! Only the zones with at least as many dirty pages as the average zone are candidates. The one with the greatest
+//! average segment length (ASL) is the target, if that is at least `alpha`; else the choice is that of `zone`. The
+//! target is written whole and the choice made again. A segment belongs to the zone of its first block, with all its
+//! blocks: the segments of the paper hold their pages, and a zone its segments. So ASL is truly the mean length of the
+//! segments that begin in a zone. Source: TESA, III-A, equations 2 to 4, and III-C.
 
 use umbrella_units::{Nanos, Pages};
 

@@ -140,7 +140,7 @@ impl Recorder {
         self.text
     }
 
-    /// The latest time that anything was told of.
+    /// The time of the latest record.
     fn last_told(&self) -> Nanos {
         self.run.map_or(self.last, |run| run.at)
     }

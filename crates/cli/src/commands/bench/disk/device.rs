@@ -42,9 +42,12 @@ impl DirectReads {
                 bail!("you may not read {} (reading a disk itself needs root: run it with sudo)", named())
             }
             Err(Errno::INVAL) => {
-                bail!("the file system of {} has no direct reads (O_DIRECT): measure the disk below it", named())
+                bail!(
+                    "the file system of {} does not support direct reads (O_DIRECT): measure the disk below it",
+                    named()
+                )
             }
-            Err(Errno::NOMEDIUM) => bail!("{} has no medium: nothing can be measured", named()),
+            Err(Errno::NOMEDIUM) => bail!("{} has no medium: insert one first", named()),
             Err(error) => return Err(error).with_context(named),
         };
         let bytes = rustix::fs::seek(&file, SeekFrom::End(0)).with_context(named)?;
@@ -129,7 +132,7 @@ impl TimedReads for DirectReads {
             let own = reader();
             let others = spawned.into_iter().map(|thread| match thread?.join() {
                 Ok(result) => result,
-                Err(_) => Err(ReadError::Device(io::Error::other("a reading thread has ended badly"))),
+                Err(_) => Err(ReadError::Device(io::Error::other("a reading thread failed"))),
             });
             others.fold(own, Result::and)
         })?;
@@ -143,7 +146,12 @@ fn read_at(file: &File, buffer: &mut [u8], start: Lba) -> Result<(), ReadError> 
     let mut done = 0;
     while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
         match rustix::io::pread(file, rest, start.0 * SECTOR_BYTES + done as u64) {
-            Ok(0) => return Err(ReadError::Device(io::Error::other("it has become smaller; measure it again"))),
+            Ok(0) => {
+                return Err(ReadError::Device(io::Error::other(
+                    "it became smaller during the measurement; measure \
+                it again",
+                )));
+            }
             Ok(count) => done += count,
             Err(Errno::INTR) => {}
             // What the kernel makes of a medium error, a bad checksum and a failed link.

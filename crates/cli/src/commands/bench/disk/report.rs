@@ -43,7 +43,7 @@ fn rotating(text: &mut String, found: &RotatingTimings, cut_short: &[Measurement
     if let Some(switch) = found.head_switch_ms {
         writeln!(text, "head switch    {switch:.3} ms")?;
     }
-    let complete = if found.zones_complete { "" } else { " (the time was over: not all borders are exact)" };
+    let complete = if found.zones_complete { "" } else { " (time ran out: not all borders are exact)" };
     writeln!(text, "zones          {}{complete}", found.zones.len())?;
     writeln!(text, "  first sector  sectors/track  track skew  cylinder skew     MB/s")?;
     for zone in spread(&found.zones) {
@@ -75,11 +75,7 @@ fn cut_short(text: &mut String, steps: &[Measurement]) -> std::fmt::Result {
     if names.is_empty() {
         return Ok(());
     }
-    writeln!(
-        text,
-        "not measured, or not all of it, because the time was over: {}; give it more --time",
-        names.join(", ")
-    )
+    writeln!(text, "not measured, or only in part, because time ran out: {}; give more --time", names.join(", "))
 }
 
 fn name(step: Measurement) -> &'static str {
@@ -125,7 +121,7 @@ fn queue(text: &mut String, found: &QueueTimings) -> std::fmt::Result {
 }
 
 fn flash(text: &mut String, found: &FlashTimings) -> std::fmt::Result {
-    writeln!(text, "no rotation was found: no platters, or a cache answers in their place")?;
+    writeln!(text, "no rotation found: the disk has no platters, or a cache answers for them")?;
     writeln!(text, "random reads one at a time, by size")?;
     for latency in &found.latencies {
         let size = ByteSize(latency.bytes).to_string();
@@ -137,7 +133,7 @@ fn flash(text: &mut String, found: &FlashTimings) -> std::fmt::Result {
     queue(text, &found.queue)
 }
 
-/// At most so many, evenly spread, with the first and the last.
+/// At most [`SHOWN`] of them, evenly spread, with the first and the last.
 fn spread<T>(all: &[T]) -> impl Iterator<Item = &T> {
     let shown = all.len().min(SHOWN);
     (0..shown).filter_map(move |number| all.get(number * (all.len() - 1) / (shown - 1).max(1)))

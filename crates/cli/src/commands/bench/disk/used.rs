@@ -1,4 +1,4 @@
-//! Who else uses a disk: what is on it or on its partitions, and what is made of them.
+//! Other users of a disk: what is on it or on its partitions, and the devices that are made of them.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

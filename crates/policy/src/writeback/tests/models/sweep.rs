@@ -18,9 +18,9 @@ struct Settings {
     fresh: u64,
     expire: Nanos,
     bargain: u64,
-    /// Neighbouring blocks of the script are so many blocks apart.
+    /// Distance of neighbouring blocks of the script, in blocks.
     apart: u64,
-    /// When a page of the last file becomes dirty, so many in a row do.
+    /// When a page of the last file becomes dirty, this number in a row do.
     stream: u64,
 }
 
@@ -117,7 +117,7 @@ struct NaiveSweep {
     round: Nanos,
     /// Pages selected since the round began.
     written: u64,
-    /// The first turn, for so many pages more.
+    /// The first turn, and the number of pages for which it still applies.
     urgent: (u32, u64),
     /// How long pages stay dirty, in nanoseconds.
     stay: u128,
@@ -129,8 +129,8 @@ impl NaiveSweep {
         NaiveSweep { settings, plain, head: 0, began: None, round: zero, written: 0, urgent: (0, 0), stay: 0 }
     }
 
-    /// Whether no more pages claim a block after the event than the model can tell apart: of two the first stands for
-    /// the block, of three the index may ask any when the first is gone.
+    /// Whether the event leaves no more pages claiming a block than the model can tell apart. Of two the first stands
+    /// for the block. Of three the index may ask any when the first is gone.
     fn allows(&self, event: Event) -> bool {
         let (Event::Dirty { page, block, .. } | Event::Remap { page, block }) = event else { return true };
         let others = self.plain.pages.iter().filter(|other| other.block == block.0 && other.key != page).count();

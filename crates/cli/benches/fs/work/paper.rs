@@ -1,0 +1,102 @@
+//! What chapter V of the UmbrellaFS dissertation measures of the file system itself (figures 14 to 17 and 22).
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Lab, Samples, postmark};
+use crate::host;
+use crate::system::Stack;
+
+/// Sources of the program that is compiled. The paper compiles OpenSSH 4.7, which has about as many.
+const SOURCES: usize = 200;
+
+/// Figure 16: the same postmark under rules.
+pub(crate) fn postmark_by_inode(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    postmark::time(lab, stack, "postmark-inode-32", 512, samples)
+}
+
+/// See [`postmark_by_inode`].
+pub(crate) fn postmark_by_name(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    postmark::time(lab, stack, "postmark-name-32", 512, samples)
+}
+
+/// Figure 17: the first branch of the rule's list is full.
+pub(crate) fn overflow(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    postmark::time(lab, stack, "postmark-overflow", 512, samples)
+}
+
+/// Figure 22: a tenth of the directories is on an encrypted branch.
+pub(crate) fn encrypted_tenth(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    postmark::time(lab, stack, "postmark-encrypted-tenth", 4096, samples)
+}
+
+/// Figure 22: every branch is encrypted.
+pub(crate) fn encrypted_all(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    postmark::time(lab, stack, "postmark-encrypted-all", 4096, samples)
+}
+
+/// Figures 14 and 15: a program is configured, compiled and installed.
+pub(crate) fn compile_1_inode(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    compile(lab, stack, "compile-inode-1", samples)
+}
+
+/// See [`compile_1_inode`].
+pub(crate) fn compile_32_inode(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    compile(lab, stack, "compile-inode-32", samples)
+}
+
+/// See [`compile_1_inode`].
+pub(crate) fn compile_1_name(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    compile(lab, stack, "compile-name-1", samples)
+}
+
+/// See [`compile_1_inode`].
+pub(crate) fn compile_32_name(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
+    compile(lab, stack, "compile-name-32", samples)
+}
+
+fn compile(lab: &Lab, stack: &Stack, row: &'static str, samples: &mut Samples) -> Result<()> {
+    let place = stack.root().join(row);
+    let sources = lab.scaled(SOURCES);
+    write_program(&place, sources)?;
+    stack.sync()?;
+    let begin = Instant::now();
+    // As configure does: small programs that are compiled, run, and removed.
+    let probes = "for n in $(seq 20); do \
+                  echo \"int main(void) { return 0; }\" > conftest$n.c && cc -o conftest$n conftest$n.c && ./conftest$n \
+                  && rm conftest$n conftest$n.c || exit 1; done";
+    for script in [probes, "make -s", "make -s install"] {
+        host::run(Command::new("sh").current_dir(&place).args(["-c", script]))?;
+    }
+    samples.push((row, begin.elapsed().as_secs_f64()));
+    ensure!(place.join("installed/program").is_file(), "the program is not installed");
+    Ok(())
+}
+
+fn write_program(place: &Path, sources: usize) -> Result<()> {
+    fs::create_dir_all(place.join("include")).context("cannot make the folder of headers")?;
+    for number in 0..20 {
+        fs::write(place.join(format!("include/h{number}.h")), format!("int shared{number}(int);\n").repeat(50))?;
+    }
+    let includes: String = (0..20).map(|number| format!("#include \"h{number}.h\"\n")).collect();
+    for number in 0..sources {
+        let functions: String = (0..40)
+            .map(|at| {
+                format!(
+                    "int f{number}_{at}(int x) {{ int s = 0; for (int i = 0; i < x; i++) s += i * {at}; return s; }}\n"
+                )
+            })
+            .collect();
+        fs::write(place.join(format!("s{number}.c")), format!("#include <stdio.h>\n{includes}{functions}"))?;
+    }
+    fs::write(place.join("main.c"), "int main(void) { return 0; }\n")?;
+    let makefile = "OBJECTS := $(patsubst %.c,%.o,$(wildcard *.c))\n\
+                    program: $(OBJECTS)\n\tcc -o $@ $^\n\
+                    %.o: %.c\n\tcc -O1 -Iinclude -c -o $@ $<\n\
+                    install: program\n\tinstall -D program installed/program\n\tcp -r include installed/\n";
+    fs::write(place.join("Makefile"), makefile).context("cannot write the Makefile")
+}

@@ -1,0 +1,132 @@
+//! Whether a reply with old attributes of a node may still be on its way to the kernel when the node changes.
+//!
+//! Of some changes the kernel learns only that what it keeps is old. A look from before the change may be answered
+//! after it, and the kernel would keep what is old. It takes no reply to a request from before its attributes were
+//! dropped. So a change drops them if another thread of a program looked since the last change: that reply may be on
+//! its way. Those to the thread that asks for the change have arrived, else it would not ask.
+//!
+//! Who looks notes it before: of a node ([`Looks::note`]), or of a name whose node is not known yet
+//! ([`Lookups::begin`]; the node notes it before that ends).
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+/// Who looked: nobody, a thread by its number, or several (or one without a number).
+const NOBODY: u32 = 0;
+const SEVERAL: u32 = u32::MAX;
+/// Larger than any thread's number (`PID_MAX_LIMIT`).
+const OWN: u32 = 1 << 30;
+
+thread_local! {
+    /// For whom this thread works: for itself, as long as nobody asks.
+    static ASKER: Cell<u32> = {
+        static LAST: AtomicU32 = AtomicU32::new(OWN);
+        Cell::new(LAST.fetch_add(1, Ordering::Relaxed))
+    };
+}
+
+/// This thread carries out requests of that one from now on; 0: of one whose number nobody knows.
+pub(crate) fn work_for(thread: u32) {
+    ASKER.set(if thread == 0 { SEVERAL } else { thread });
+}
+
+/// Who looked at a node since its last change.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(AtomicU32);
+
+impl Looks {
+    /// Whoever this thread works for looks.
+    pub(crate) fn note(&self) {
+        let asker = ASKER.get();
+        let also = |before| match before {
+            NOBODY => Some(asker),
+            one if one == asker || one == SEVERAL => None,
+            _ => Some(SEVERAL),
+        };
+        // An error says that it is known.
+        let _known = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, also);
+    }
+
+    /// After a change: whether the reply to a look that did not see it may be on its way. The next one is asked for
+    /// looks from here on.
+    pub(crate) fn may_be_answered_late(&self) -> bool {
+        if self.0.load(Ordering::SeqCst) == NOBODY {
+            return false;
+        }
+        let looked = self.0.swap(NOBODY, Ordering::SeqCst);
+        looked == SEVERAL || looked != ASKER.get()
+    }
+}
+
+/// Lookups of names under way.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups(AtomicUsize);
+
+/// A lookup, until this is dropped.
+pub(crate) struct UnderWay<'a>(&'a Lookups);
+
+impl Lookups {
+    pub(crate) fn begin(&self) -> UnderWay<'_> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        UnderWay(self)
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_knows_whether_another_thread_looked_before_it() {
+        let looks = Looks::default();
+        let elsewhere = || std::thread::scope(|scope| scope.spawn(|| looks.note()).join().unwrap());
+        assert!(!looks.may_be_answered_late(), "nobody looked");
+        looks.note();
+        assert!(!looks.may_be_answered_late(), "the reply of this thread has arrived");
+        elsewhere();
+        assert!(looks.may_be_answered_late() && !looks.may_be_answered_late(), "once for each look");
+        for look_again in [true, false] {
+            if look_again {
+                looks.note();
+            }
+            elsewhere();
+            if !look_again {
+                looks.note();
+            }
+            assert!(looks.may_be_answered_late(), "one of two has arrived");
+        }
+    }
+
+    #[test]
+    fn it_is_the_thread_of_the_program_that_counts() {
+        let looks = Looks::default();
+        let look_for = |thread| {
+            let look = || {
+                work_for(thread);
+                looks.note();
+            };
+            std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+        };
+        work_for(100);
+        look_for(100);
+        assert!(!looks.may_be_answered_late(), "it has the reply, whoever served it");
+        looks.note();
+        work_for(101);
+        assert!(looks.may_be_answered_late(), "served by one thread, for two");
+        for unknown in [0, 101] {
+            look_for(0);
+            work_for(unknown);
+            assert!(looks.may_be_answered_late(), "that may be anybody");
+        }
+    }
+}
