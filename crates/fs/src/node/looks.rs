@@ -49,7 +49,7 @@ impl Looks {
 
     /// After a change: whether the reply to a look that did not see it may be on its way. The next one is asked for
     /// looks from here on.
-    pub(crate) fn may_be_answered_late(&self) -> bool {
+    pub(crate) fn may_race_with_reply(&self) -> bool {
         if self.0.load(Ordering::SeqCst) == NOBODY {
             return false;
         }
@@ -90,11 +90,11 @@ mod tests {
     fn a_change_knows_whether_another_thread_looked_before_it() {
         let looks = Looks::default();
         let elsewhere = || std::thread::scope(|scope| scope.spawn(|| looks.note()).join().unwrap());
-        assert!(!looks.may_be_answered_late(), "nobody looked");
+        assert!(!looks.may_race_with_reply(), "nobody looked");
         looks.note();
-        assert!(!looks.may_be_answered_late(), "the reply of this thread has arrived");
+        assert!(!looks.may_race_with_reply(), "the reply of this thread has arrived");
         elsewhere();
-        assert!(looks.may_be_answered_late() && !looks.may_be_answered_late(), "once for each look");
+        assert!(looks.may_race_with_reply() && !looks.may_race_with_reply(), "once for each look");
         for look_again in [true, false] {
             if look_again {
                 looks.note();
@@ -103,7 +103,7 @@ mod tests {
             if !look_again {
                 looks.note();
             }
-            assert!(looks.may_be_answered_late(), "one of two has arrived");
+            assert!(looks.may_race_with_reply(), "one of two has arrived");
         }
     }
 
@@ -119,14 +119,14 @@ mod tests {
         };
         work_for(100);
         look_for(100);
-        assert!(!looks.may_be_answered_late(), "it has the reply, whoever served it");
+        assert!(!looks.may_race_with_reply(), "it has the reply, whoever served it");
         looks.note();
         work_for(101);
-        assert!(looks.may_be_answered_late(), "served by one thread, for two");
+        assert!(looks.may_race_with_reply(), "served by one thread, for two");
         for unknown in [0, 101] {
             look_for(0);
             work_for(unknown);
-            assert!(looks.may_be_answered_late(), "that may be anybody");
+            assert!(looks.may_race_with_reply(), "that may be anybody");
         }
     }
 }

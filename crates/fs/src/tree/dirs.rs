@@ -429,7 +429,7 @@ impl Tree {
         change: impl FnOnce() -> OpResult<T>,
     ) -> OpResult<T> {
         let Some(dir) = node.dir() else { return change() };
-        let changed = KernelCache::dropping(
+        let changed = KernelCache::invalidate_after(
             |cache| dir.times.changing(change, || copy.as_file().set_times(ENTRIES_CHANGED, cache)),
             |_| self.forget_late_replies(node),
         );

@@ -53,7 +53,7 @@ impl Tree {
         node: &Node,
         change: impl FnOnce(KernelCache) -> OpResult<T>,
     ) -> OpResult<T> {
-        KernelCache::dropping(change, |done| match done {
+        KernelCache::invalidate_after(change, |done| match done {
             Ok(_) => self.forget_late_replies(node),
             Err(_) => self.context.forget_attributes(node.id),
         })
@@ -62,7 +62,7 @@ impl Tree {
     /// After a change that the kernel knows of: has it forget attributes if the reply to a look from before may reach
     /// it later.
     pub(crate) fn forget_late_replies(&self, node: &Node) {
-        if self.lookups.any() || node.looks.may_be_answered_late() {
+        if self.lookups.any() || node.looks.may_race_with_reply() {
             self.context.forget_attributes(node.id);
         }
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FallocateFlags, XattrFlags};
 use rustix::io::Errno;
-use umbrella_fs::pool::{Change, NewTime, Pool, Replace};
+use umbrella_fs::pool::{AttributeChange, NewTime, Pool, Replace};
 use umbrella_fs::{Caller, NodeId, OpError, OpResult};
 use umbrella_units::Timestamp;
 
@@ -42,7 +42,7 @@ fn the_kernel_forgets_what_a_change_that_failed_halfway_may_have_changed() {
     let file = put(&scene.pool, dir, "file", b"text");
     // No such time: it fails after the mode.
     let time = NewTime::At(Timestamp { secs: 1, nanos: 2_000_000_000 });
-    let change = Change { perm: Some(0o700), mtime: Some(time), ..Change::default() };
+    let change = AttributeChange { perm: Some(0o700), mtime: Some(time), ..AttributeChange::default() };
     for node in [file, dir] {
         scene.told();
         assert!(scene.pool.setattr(node, &change).is_err());
