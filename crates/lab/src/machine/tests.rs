@@ -607,9 +607,13 @@ fn any_step() -> impl Strategy<Value = FileOperation> {
     let size = 1u64..200_000;
     prop_oneof![
         3 => (0u64..6, 0u64..800_000, size.clone())
-            .prop_map(|(n, offset, size)| FileOperation::Write { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }),
+            .prop_map(|(n, offset, size)| {
+                FileOperation::Write { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }
+            }),
         2 => (0u64..6, 0u64..800_000, size)
-            .prop_map(|(n, offset, size)| FileOperation::Read { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }),
+            .prop_map(|(n, offset, size)| {
+                FileOperation::Read { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }
+            }),
         1 => (0u64..6, 0u64..800_000).prop_map(|(n, size)| FileOperation::Truncate { file: file(n), size: ByteSize(size) }),
         1 => (0u64..6).prop_map(|n| FileOperation::Fsync { file: file(n) }),
         1 => (0u64..6).prop_map(|n| FileOperation::Delete { file: file(n) }),
@@ -628,8 +632,8 @@ fn lawful(steps: Vec<FileOperation>, client: u64) -> Vec<FileOperation> {
             FileOperation::Write { file, .. }
             | FileOperation::Read { file, .. }
             | FileOperation::Truncate { file, .. }
-            | FileOperation::Fsync { file } => file,
-            FileOperation::Delete { file } => file,
+            | FileOperation::Fsync { file }
+            | FileOperation::Delete { file } => file,
             other => {
                 lawful.push(other);
                 continue;
