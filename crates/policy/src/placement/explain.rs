@@ -303,7 +303,7 @@ impl Rules {
                     \"only-same-path\")")
             }
             Because::FirstOffline => {
-                format!("{} is offline, and no file is created until it is back (offline = \"fail\")", self.first_name(entry))
+                format!("{} is offline, and no file is created meanwhile (offline = \"fail\")", self.first_name(entry))
             }
             Because::Full => format!("the list of {} is full, and names no other branch", self.list_name(entry)),
         });
