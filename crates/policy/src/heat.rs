@@ -1,6 +1,7 @@
 //! The heat of a file: how often it was opened of late. An open counts one, half a half-life later, and so on. Bytes
-//! that were seen to be read or written count by the share of the file that they are: what a fast disk gains by a file,
-//! for the room that it takes there. (So does Spectrum Scale's `FILE_HEAT`, which counts no opens.)
+//! that were read or written count as well, where they are seen: as many as the file has count as one open. So heat is
+//! what a fast disk gains by a file, for the room that the file takes there. (Spectrum Scale's `FILE_HEAT` counts bytes
+//! in the same way, and no opens.)
 //!
 //! Heat is one small value with its time, so nothing runs to let files cool: a reader gets the value as it has become
 //! by then. The order of two files never changes by waiting.
@@ -15,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, Timestamp};
 
-/// Bytes are counted when there are so many.
+/// Bytes are counted in portions of this size.
 pub const COUNTED_BYTES: ByteSize = ByteSize(64 << 20);
 
 /// Opens, of which older ones count less, in millionths.
@@ -110,7 +111,7 @@ impl Heat {
         self.used(Opens::ONE, now, half_life)
     }
 
-    /// After a use that counts as so many opens.
+    /// After a use that counts as `by` opens.
     #[must_use]
     pub fn used(self, by: Opens, now: Timestamp, half_life: Duration) -> Heat {
         let now = seconds(now);

@@ -86,7 +86,7 @@ impl Heats {
         self.used(key, slot, Opens::ONE, at, warm)
     }
 
-    /// As [`Heats::opened`], for a use that counts as so many opens.
+    /// As [`Heats::opened`], for a use that counts as `by` opens.
     pub fn used(
         &self,
         key: HeatKey,

@@ -73,7 +73,8 @@ impl Io {
         handle.note_write();
     }
 
-    /// Bytes were read or written through the daemon: they heat the file. No lock, but for one time in many.
+    /// Counts bytes that were read or written through the daemon: they heat the file. Takes a lock only for each full
+    /// portion of them.
     fn note_transfer(&self, node: &Node, at: &FileAt, bytes: usize) {
         if let Some(bytes) = node.file().and_then(|file| file.note_transfer(bytes)) {
             self.migrate.note_bytes(node, at, bytes);

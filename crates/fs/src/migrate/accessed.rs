@@ -30,7 +30,7 @@ impl Migrations {
         }
     }
 
-    /// So many bytes of a file were read or written through the daemon since this was last called.
+    /// Notes bytes of a file that were read or written through the daemon since the last call.
     pub(crate) fn note_bytes(&self, node: &Node, at: &FileAt, bytes: ByteSize) {
         let (Some(file), Ok(meta)) = (node.file(), at.stat()) else { return };
         if self.placement.note_use(node, at.online.slot, Opens::of_bytes(bytes, ByteSize(meta.size))) {

@@ -24,8 +24,8 @@ impl Placement {
         self.rules.load().rules.asked().heat || self.context.settings().heat.is_some()
     }
 
-    /// A file was used on the branch with this slot, which counts as so many opens. True, now and then: it is so warm
-    /// that a rule may want it elsewhere.
+    /// A file on the branch with this slot was used; the use counts as `by` opens. True, now and then: the file is so
+    /// warm that a rule may want it elsewhere.
     pub(crate) fn note_use(&self, node: &Node, slot: u16, by: Opens) -> bool {
         if !self.counts_opens() {
             return false;
