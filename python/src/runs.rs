@@ -103,7 +103,7 @@ fn run(
             match answer {
                 Ok(results) => return raised.map_or(Ok(results), Err),
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(PyRuntimeError::new_err("a run ended by an error in the lab itself"));
+                    return Err(PyRuntimeError::new_err("a run failed because of a bug in the lab; please report it"));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }

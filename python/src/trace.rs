@@ -42,7 +42,7 @@ fn failed(name: &Path, error: TraceError) -> PyErr {
     match error {
         TraceError::Open { .. } | TraceError::NotAFile { .. } => PyOSError::new_err(error.to_string()),
         TraceError::UncertainFormat { .. } | TraceError::UnknownFormat => {
-            PyValueError::new_err(format!("{}: {error} (say which it is: format=\"csv\", ...)", name.display()))
+            PyValueError::new_err(format!("{}: {error} (name the format with format=\"csv\", ...)", name.display()))
         }
         error => PyValueError::new_err(format!("{}: {error}", name.display())),
     }
@@ -147,9 +147,7 @@ impl Trace {
         drop(requested_schema);
         let columns = &self.columns;
         if columns.times.iter().chain(&columns.offsets).chain(&columns.sizes).any(|number| *number > MOST) {
-            return Err(PyValueError::new_err(
-                "a time or an address is more than 63 bits hold, which Arrow's int64 has",
-            ));
+            return Err(PyValueError::new_err("a time or an address does not fit in Arrow's int64"));
         }
         let wrong = |error: arrow_schema::ArrowError| PyValueError::new_err(error.to_string());
         let array = arrow::array(columns).map_err(wrong)?;

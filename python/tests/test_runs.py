@@ -69,7 +69,7 @@ def test_a_sweep_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_a_folder_of_something_else_is_refused(tmp_path):
     pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "other.parquet")
-    with pytest.raises(ValueError, match="give a folder of its own"):
+    with pytest.raises(ValueError, match="name another folder"):
         lab.sweep(["file"], "rnd-write", {"seed": [1]}, results=tmp_path, **SMALL)
     (tmp_path / "other.parquet").write_bytes(b"PAR1 and nothing more")
     with pytest.raises(ValueError, match="move it away"):

@@ -116,7 +116,7 @@ def test_a_file_that_is_not_there_or_is_no_trace_is_an_error_that_says_so(tmp_pa
     with pytest.raises(OSError, match="cannot open"):
         Trace.open(tmp_path / "missing.csv")
     (tmp_path / "five.txt").write_text("0 0 0 8 1\n")
-    with pytest.raises(ValueError, match="say which it is: format="):
+    with pytest.raises(ValueError, match="name the format with format="):
         Trace.open(tmp_path / "five.txt")
     assert len(Trace.open(tmp_path / "five.txt", format="ascii")) == 1
     with pytest.raises(TypeError, match="Trace.open"):

@@ -21,7 +21,7 @@ def main() -> int:
     """Runs the sweep; the results are in the folder."""
     parser = argparse.ArgumentParser(prog="python3 -m umbrella_lab", description="A sweep on a Dask cluster.")
     parser.add_argument("--cluster", required=True, metavar="ADDRESS", help="the scheduler, such as tcp://10.0.0.1:8786")
-    parser.add_argument("--results", required=True, metavar="FOLDER", help="gets Parquet files as runs finish")
+    parser.add_argument("--results", required=True, metavar="FOLDER", help="folder for Parquet files, written as runs finish")
     parser.add_argument("--policy", required=True, action="append", metavar="SPEC")
     parser.add_argument("--sweep", required=True, action="append", type=_pair, metavar="NAME=VALUES")
     parser.add_argument("--set", default=[], action="append", type=_pair, metavar="NAME=VALUE")
@@ -40,7 +40,7 @@ def main() -> int:
         print(f"umbrella: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"umbrella: interrupted; what has finished is in {asked.results}", file=sys.stderr)
+        print(f"umbrella: interrupted; finished runs are in {asked.results}", file=sys.stderr)
         return 130
     print(f"{len(done)} runs: {asked.results}")
     return 0

@@ -47,9 +47,9 @@ class Store:
                 table = self.parquet.read_table(file)
                 found = table.to_pylist() if "cell" in table.column_names else None
             except (self.arrow.ArrowInvalid, OSError) as error:
-                raise ValueError(f"{file} cannot be read ({error}): move it away, and its runs are done again") from error
+                raise ValueError(f"{file} cannot be read ({error}): move it away to repeat its runs") from error
             if found is None:
-                raise ValueError(f"{file} has no results of a sweep: give a folder of its own")
+                raise ValueError(f"{file} has no results of a sweep: name another folder")
             rows.update((row["cell"], row) for row in found)
         return rows
 

@@ -1086,7 +1086,8 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     assert!(shown.contains("desktop_week: ") && shown.contains("docs/reproductions/nvcache.md"), "{shown}");
     refused(paper().arg("--trace").arg(folder.path().join("missing.csv")), 1, &["missing.csv"]);
     assert!(shown.contains("at least 75 %") && !shown.contains("at most 90"), "bounds are told from values: {shown}");
-    for (named, told) in [(folder.path().join("no"), "no folder"), (folder.path().to_owned(), "none of the week-long")]
+    for (named, told) in
+        [(folder.path().join("no"), "not a directory"), (folder.path().to_owned(), "none of the week-long")]
     {
         refused(figure("4").env("UMBRELLA_TRACES", named), 1, &["UMBRELLA_TRACES is /", told]);
     }

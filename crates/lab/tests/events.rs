@@ -119,9 +119,9 @@ fn what_is_no_record_is_refused() {
     for (text, why) in [
         ("", "the record ends before it names a policy"),
         ("hello\n", "line 1: not a record of write-back events"),
-        ("umbrella-events 2\n", "line 1: version 2 of the format is not known here"),
+        ("umbrella-events 2\n", "line 1: unknown version 2 of the format"),
         ("umbrella-events 1\npolicy nonsense\n", "there is no policy \"nonsense\""),
-        ("umbrella-events 1\npolicy cscan\nd 1 2 3\n", "line 3: \"d 1 2 3\" is no event"),
+        ("umbrella-events 1\npolicy cscan\nd 1 2 3\n", "line 3: \"d 1 2 3\" is not an event"),
         ("umbrella-events 1\npolicy cscan\nd 1 2 3 99999999999 5 -\n", "line 3: 99999999999 pages"),
         ("umbrella-events 1\npolicy cscan\nk 1 2\nend 3 0\n", "line 4: the record was changed or damaged"),
         (
@@ -132,7 +132,10 @@ fn what_is_no_record_is_refused() {
             "umbrella-events 1\npolicy cscan\nd 0 1 0 1 7 -\ns 1 9 1\n> 1 0 1 8\nend 5 0\n",
             "line 6: the record was changed or damaged",
         ),
-        ("umbrella-events 1\npolicy cscan\nend 7 0\n", "line 3: it has 2 lines before the end, but 7 were written"),
+        (
+            "umbrella-events 1\npolicy cscan\nend 7 0\n",
+            "line 3: the record has 2 lines before its end, but 7 were written",
+        ),
     ] {
         let error = replay(text.as_bytes(), None).expect_err(text).to_string();
         assert!(error.starts_with(why), "{error}");

@@ -71,7 +71,7 @@ pub enum PolicyError {
 }
 
 fn known_params(known: &[&'static str]) -> String {
-    if known.is_empty() { "; it has none".to_owned() } else { format!("; it has: {}", known.join(", ")) }
+    if known.is_empty() { "; it has no parameters".to_owned() } else { format!("; it has: {}", known.join(", ")) }
 }
 
 impl PolicyError {

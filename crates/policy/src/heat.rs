@@ -1,4 +1,7 @@
-//! The heat of a file: how often it was opened of late. An open counts one, half a half-life later, and so on.
+//! The heat of a file: how often it was opened of late. An open counts one, half a half-life later, and so on. Bytes
+//! that were read or written count as well, where they are seen: as many as the file has count as one open. So heat is
+//! what a fast disk gains by a file, for the room that the file takes there. (Spectrum Scale's `FILE_HEAT` counts bytes
+//! in the same way, and no opens.)
 //!
 //! Heat is one small value with its time, so nothing runs to let files cool: a reader gets the value as it has become
 //! by then. The order of two files never changes by waiting.
@@ -13,6 +16,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use umbrella_units::{ByteSize, Timestamp};
 
+/// Bytes are counted in portions of this size.
+pub const COUNTED_BYTES: ByteSize = ByteSize(64 << 20);
+
 /// Opens, of which older ones count less, in millionths.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Opens(pub u64);
@@ -22,6 +28,13 @@ impl Opens {
     pub const ONE: Opens = Opens(1_000_000);
     /// More is not counted.
     pub const MAX: Opens = Opens(1_000_000_000 * Opens::ONE.0);
+
+    /// Bytes of a file of this size: one for as many as it has. A smaller file counts as one of [`COUNTED_BYTES`], for
+    /// its open stands for its bytes.
+    pub fn of_bytes(bytes: ByteSize, size: ByteSize) -> Opens {
+        let share = u128::from(bytes.0) * u128::from(Opens::ONE.0) / u128::from(size.0.max(COUNTED_BYTES.0));
+        Opens(u64::try_from(share).unwrap_or(u64::MAX)).min(Opens::MAX)
+    }
 
     /// For people: two decimals.
     #[must_use]
@@ -95,8 +108,15 @@ impl Heat {
     /// After one more open.
     #[must_use]
     pub fn opened(self, now: Timestamp, half_life: Duration) -> Heat {
+        self.used(Opens::ONE, now, half_life)
+    }
+
+    /// After a use that counts as `by` opens.
+    #[must_use]
+    pub fn used(self, by: Opens, now: Timestamp, half_life: Duration) -> Heat {
         let now = seconds(now);
-        Heat::from_parts(self.value_at(now, half_life) + 1.0, now)
+        let by = by.0 as f32 / Opens::ONE.0 as f32;
+        Heat::from_parts(self.value_at(now, half_life) + by, now)
     }
 
     /// At least so warm from now on.
@@ -195,6 +215,19 @@ mod tests {
         assert_eq!((after(0), after(week), after(2 * week)), (Opens::ONE, Opens(500_000), Opens(250_000)));
         let twice = heat.opened(at(1000 + week), WEEK);
         assert_eq!(twice.opens(at(1000 + week), WEEK), Opens(1_500_000));
+    }
+
+    #[test]
+    fn bytes_count_by_their_share_of_the_file() {
+        let (portion, gib) = (COUNTED_BYTES, 1 << 30);
+        assert_eq!(Opens::of_bytes(portion, ByteSize(gib)), Opens(Opens::ONE.0 / 16));
+        assert_eq!(Opens::of_bytes(ByteSize(2 * gib), ByteSize(gib)), Opens(2 * Opens::ONE.0));
+        for small in [0, 1, 1 << 20, COUNTED_BYTES.0] {
+            assert_eq!(Opens::of_bytes(portion, ByteSize(small)), Opens::ONE);
+        }
+        assert!(Opens::of_bytes(ByteSize(u64::MAX), ByteSize(0)) <= Opens::MAX);
+        let heat = Heat::default().opened(at(1000), WEEK).used(Opens(500_000), at(1000), WEEK);
+        assert_eq!(heat.opens(at(1000), WEEK), Opens(1_500_000));
     }
 
     #[test]

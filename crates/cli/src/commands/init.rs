@@ -174,7 +174,7 @@ fn outline(mount: &Path, storages: &[Storage]) -> anyhow::Result<Outline> {
         "Written by `umbrella init`. Change what you like; `umbrella check` names mistakes.",
         "All keys: docs/configuration.md.",
         "",
-        "default: where files go that no rule names.",
+        "default: where files go that no rule matches.",
     ];
     Ok(Outline {
         about: about.map(str::to_owned).into(),
@@ -197,7 +197,7 @@ fn branch(storage: &Storage, name: &str, path: String) -> BranchTable {
     let why = "its own path shows an empty directory while the pool is mounted; false where SnapRAID or a backup reads the disk itself";
     let mut keys = vec![min_free, Key::flag("hide", true).why(why)];
     if !storage.is_mount {
-        let why = "a plain directory; with true only a mounted disk is used";
+        let why = "a plain directory; write true to require a mounted disk";
         keys.push(Key::flag("require_mount", false).why(why));
     }
     if storage.medium == Medium::Remote {

@@ -406,7 +406,8 @@ pub(crate) fn create_store(
 ) -> anyhow::Result<Superblock> {
     if spec.disk.path().is_none() {
         bail!(
-            "the disk is in memory and would be lost; give it a path (a store in memory is made at each start, by [log])"
+            "the disk is in memory and would be lost; give it a path (a store in memory is made at each start, by \
+            [log])"
         );
     }
     let below = ServedDisk::open_below(DiskSpec { read_only: false, ..spec.clone() }, OnDamage::Refuse)?;

@@ -10,7 +10,8 @@ use crate::text::{count, quoted, visible};
 /// One fill level: how full, what happens now, what leaves next, what may not leave.
 pub(super) fn line(evict: &EvictStatus) -> String {
     let state = match evict.state {
-        EvictState::Below => "room enough",
+        EvictState::Below => "nothing has to leave",
+        EvictState::Due => "too full; files that may leave are looked for next",
         EvictState::AwaitsHours => "too full; files leave during its hours",
         EvictState::Moving => "files leave now",
         EvictState::MovingShort => "less than min_free is free: files leave now, whatever the hour",

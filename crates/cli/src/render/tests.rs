@@ -229,6 +229,18 @@ fn an_explanation_says_where_and_why() {
 }
 
 #[test]
+fn a_fill_level_speaks_of_room_at_no_level() {
+    let mut evict = pool().evicts.remove(0);
+    (evict.used, evict.above) = (evict.total, Amount::MilliPercent(100_000));
+    evict.state = EvictState::Below;
+    let line = super::evict::line(&evict);
+    assert!(line.contains(" 100.0% full, from 100% down to 70%: nothing has to leave;"), "{line}");
+    evict.state = EvictState::Due;
+    let line = super::evict::line(&evict);
+    assert!(line.contains(": too full; files that may leave are looked for next;"), "{line}");
+}
+
+#[test]
 fn a_fill_level_that_has_done_all_it_may_says_so() {
     let mut evict = pool().evicts.remove(0);
     evict.state = EvictState::Rests;

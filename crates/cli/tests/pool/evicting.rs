@@ -237,6 +237,17 @@ fn what_may_not_leave_is_counted() {
     assert!(means("secret/a").contains("it may not leave above 20% of \"ssd\""), "{}", means("secret/a"));
 }
 
+#[test]
+fn a_branch_that_is_too_full_is_told_so_before_anybody_has_looked_for_files() {
+    let ([ssd, _hdd], pool) = pool(r#"above = "80%", until = "70%""#);
+    eventually("the first look has been", || level(&pool).state == EvictState::Below);
+    // The next look is within five seconds.
+    fs::write(ssd.join("past the mount"), bytes(1, 50 * MIB)).unwrap();
+    pool.settle_room();
+    let told = level(&pool);
+    assert!(told.used.0 * 100 > told.total.0 * 80 && told.state != EvictState::Below, "{told:?}");
+}
+
 /// What the fill level of the first branch says from now on; it is in force at once.
 fn reload(pool: &mut Pool, keys: &str) {
     pool.write_branch("ssd", keys);

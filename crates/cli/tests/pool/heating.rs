@@ -68,6 +68,38 @@ fn a_file_that_heats_up_comes_to_the_ssd_and_others_stay() {
     assert!(text.contains("heat is 6"), "{text}");
 }
 
+/// Reads a file to its end, past no cache of the kernel: it has been dropped.
+fn read_cold(pool: &Pool, name: &str) {
+    let file = File::open(pool.join(name)).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    std::io::copy(&mut &file, &mut std::io::sink()).unwrap();
+    drop(file);
+    pool.settle_closed();
+}
+
+#[test]
+fn bytes_that_the_daemon_sees_heat_a_file_by_its_share_and_those_in_passthrough_do_not() {
+    for passthrough in [false, true] {
+        let disk = Disk::ext4(256 * MIB);
+        let keys = format!("passthrough = {passthrough}\nheadroom = \"1MiB\"");
+        let pool = Pool::builder().branch_with("d", disk.path(), &keys).rules("[heat]\n").mount();
+        fs::write(pool.join("large"), bytes(1, 128 * MIB)).unwrap();
+        fs::write(pool.join("small"), bytes(2, MIB)).unwrap();
+        pool.settle_closed();
+        assert_eq!(pool.branch_status("d").abilities.passthrough, passthrough);
+        let written = heat(&pool, "large");
+        assert_eq!(written > 0.9, !passthrough, "{written}");
+        read_cold(&pool, "large");
+        let read = heat(&pool, "large") - written;
+        assert_eq!(read > 1.9, !passthrough, "an open, and as many bytes as the file has: {read}");
+        assert!(read > 0.9 && read < 2.1, "{read}");
+        for _ in 0..2 {
+            read_cold(&pool, "small");
+        }
+        assert!((1.9..=2.0).contains(&heat(&pool, "small")), "{}", heat(&pool, "small"));
+    }
+}
+
 #[test]
 fn a_file_that_a_fill_level_moved_returns_when_it_heats_up() {
     let (pool, [ssd, _hdd]) = pool("neighbours = 0", r#"above = "70%", until = "50%", order = "coldest""#);

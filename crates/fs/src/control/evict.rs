@@ -32,8 +32,11 @@ pub struct EvictStatus {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictState {
-    /// There is room.
+    /// Nothing has to leave: at or below the high mark, or below it on the way there.
     Below,
+    /// Above the high mark; what may leave is looked for next: within seconds, and in a pool that nobody uses once
+    /// somebody does.
+    Due,
     /// Above the high mark, outside of its hours.
     AwaitsHours,
     /// Files leave.

@@ -82,16 +82,22 @@ impl Default for Heats {
 impl Heats {
     /// The file was opened on the branch with this slot. True, now and then: it is at least as warm as `warm`, and its
     /// place may be looked at.
-    pub fn opened(
+    pub fn opened(&self, key: HeatKey, slot: u16, at: (Timestamp, Duration), warm: Option<Opens>) -> bool {
+        self.used(key, slot, Opens::ONE, at, warm)
+    }
+
+    /// As [`Heats::opened`], for a use that counts as `by` opens.
+    pub fn used(
         &self,
         key: HeatKey,
         slot: u16,
+        by: Opens,
         (now, half_life): (Timestamp, Duration),
         warm: Option<Opens>,
     ) -> bool {
         self.change(key, slot, half_life, now, |known| {
             let before = known.heat.opens(now, half_life);
-            known.heat = known.heat.opened(now, half_life);
+            known.heat = known.heat.used(by, now, half_life);
             let is_late = !(0..TELL_EVERY).contains(&now.secs.saturating_sub(known.told));
             let rested = std::mem::take(&mut known.rests);
             // One that is at the threshold may have to be above it.

@@ -67,7 +67,18 @@ impl Io {
     /// As [`Io::after_write`], through a handle: the file's place is evaluated when it is closed.
     fn after_write_by(&self, handle: &Handle, file: &FileAt, effect: Effect) {
         self.after_write(&handle.node, file, effect);
+        if let Effect::Wrote { length, .. } = effect {
+            self.note_transfer(&handle.node, file, length);
+        }
         handle.note_write();
+    }
+
+    /// Counts bytes that were read or written through the daemon: they heat the file. Takes a lock only for each full
+    /// portion of them.
+    fn note_transfer(&self, node: &Node, at: &FileAt, bytes: usize) {
+        if let Some(bytes) = node.file().and_then(|file| file.note_transfer(bytes)) {
+            self.migrate.note_bytes(node, at, bytes);
+        }
     }
 
     /// Answers a write: at once, or when its branch has room for more dirty pages. Never blocks.
@@ -88,6 +99,7 @@ impl Io {
         self.staged.read(&handle.node, file.branch.id);
         let got = file.read(buffer, offset)?;
         self.write_back.note_read(&file, offset, got);
+        self.note_transfer(&handle.node, &file, got);
         Ok(got)
     }
 
@@ -253,6 +265,7 @@ impl Io {
             }
             done => done?,
         };
+        self.note_transfer(&from.node, &source, copied);
         self.after_write_by(&to, &target, Effect::Wrote { offset: at, length: copied });
         Ok(copied)
     }

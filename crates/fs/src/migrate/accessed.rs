@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use umbrella_units::Timestamp;
+use umbrella_policy::heat::Opens;
+use umbrella_units::{ByteSize, Timestamp};
 
 use crate::branch::Branch;
 use crate::ground::at::FileAt;
@@ -18,7 +19,7 @@ impl Migrations {
     /// A handle was opened, and nothing read through it yet. The caller holds the rename lock shared.
     pub(crate) fn note_opened(&self, node: &Arc<Node>, branch: &Branch, meta: &Meta) {
         let Some(file) = node.file() else { return };
-        if branch.online().is_some_and(|online| self.placement.note_open(node, online.slot)) {
+        if branch.online().is_some_and(|online| self.placement.note_use(node, online.slot, Opens::ONE)) {
             file.state.write().is_warm = true;
         }
         if self.placement.rules.load().rules.asked().access_times
@@ -26,6 +27,14 @@ impl Migrations {
             && self.placement.depends_on_access_time(&node.rule_path(), meta, branch)
         {
             file.state.write().accessed.get_or_insert(meta.atime);
+        }
+    }
+
+    /// Notes bytes of a file that were read or written through the daemon since the last call.
+    pub(crate) fn note_bytes(&self, node: &Node, at: &FileAt, bytes: ByteSize) {
+        let (Some(file), Ok(meta)) = (node.file(), at.stat()) else { return };
+        if self.placement.note_use(node, at.online.slot, Opens::of_bytes(bytes, ByteSize(meta.size))) {
+            file.state.write().is_warm = true;
         }
     }
 

@@ -16,8 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
+use umbrella_policy::heat::COUNTED_BYTES;
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_units::{BranchId, Ino, Timestamp};
+use umbrella_units::{BranchId, ByteSize, Ino, Timestamp};
 
 pub(crate) use self::dir_changes::DirChanges;
 use crate::branch::{Branch, Online};
@@ -154,6 +155,19 @@ pub(crate) struct File {
     /// Shared by reads and writes that go through the daemon; exclusive while the file changes its branch under them.
     pub(crate) io: RankedRwLock<rank::FileIo, ()>,
     pub(crate) state: RankedRwLock<rank::FileState, FileState>,
+    /// Bytes that were read and written through the daemon.
+    pub(crate) transferred: AtomicU64,
+}
+
+impl File {
+    /// Counts bytes that were read or written through the daemon. `Some`, for each full portion of them: the bytes since
+    /// the last `Some`.
+    pub(crate) fn note_transfer(&self, bytes: usize) -> Option<ByteSize> {
+        let before = self.transferred.fetch_add(bytes as u64, Ordering::Relaxed);
+        let portions = |bytes: u64| bytes / COUNTED_BYTES.0;
+        let more = portions(before.wrapping_add(bytes as u64)).saturating_sub(portions(before));
+        (more > 0).then_some(ByteSize(more * COUNTED_BYTES.0))
+    }
 }
 
 /// What keeps passthrough registered with the kernel; dropped, it ends.
@@ -287,7 +301,8 @@ impl Node {
         born: Option<Timestamp>,
         state: FileState,
     ) -> Arc<Node> {
-        let file = File { io: RankedRwLock::keyed(id.0, ()), state: RankedRwLock::keyed(id.0, state) };
+        let (io, state) = (RankedRwLock::keyed(id.0, ()), RankedRwLock::keyed(id.0, state));
+        let file = File { io, state, transferred: AtomicU64::new(0) };
         Node::new(id, ino, kind, born, Body::File(file))
     }
 

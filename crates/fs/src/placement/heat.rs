@@ -24,15 +24,15 @@ impl Placement {
         self.rules.load().rules.asked().heat || self.context.settings().heat.is_some()
     }
 
-    /// A file was opened on the branch with this slot. True, now and then: it is so warm that a rule may want it
-    /// elsewhere.
-    pub(crate) fn note_open(&self, node: &Node, slot: u16) -> bool {
+    /// A file on the branch with this slot was used; the use counts as `by` opens. True, now and then: the file is so
+    /// warm that a rule may want it elsewhere.
+    pub(crate) fn note_use(&self, node: &Node, slot: u16, by: Opens) -> bool {
         if !self.counts_opens() {
             return false;
         }
         let key = HeatKey { ino: node.ino, born: node.born };
         let warm = self.rules.load().rules.warm_from();
-        self.inodes.heats().opened(key, slot, (now(), self.heat_settings().half_life), warm)
+        self.inodes.heats().used(key, slot, by, (now(), self.heat_settings().half_life), warm)
     }
 
     /// How warm a file on a branch is that was born then.

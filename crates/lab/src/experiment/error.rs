@@ -25,7 +25,7 @@ pub enum LabError {
     Workload(#[from] WorkloadError),
     #[error("{}", of_trace(path, source))]
     Trace { path: PathBuf, source: TraceError },
-    #[error("{}: the trace changed during the replay (run it again, on a copy if it is still being written)", path.display())]
+    #[error("{}: the trace changed during the replay (run it again, on a copy if writes continue)", path.display())]
     TraceChanged { path: PathBuf },
     #[error("{}: the trace has no device {device}: it has {devices} (numbered from 0)", path.display())]
     NoSuchDevice { path: PathBuf, device: u32, devices: usize },

@@ -18,6 +18,6 @@ pub enum LogError {
     TooSmall { input: String, pages: Pages, least: Pages },
     #[error("{input}: {} pages of data are too many (at most {})", pages.0, most.0)]
     TooLarge { input: String, pages: Pages, most: Pages },
-    #[error("{input}: {scheme} cannot keep such a small log going at {}% full (try fewer streams, or less data)", utilisation.0)]
+    #[error("{input}: {scheme} cannot keep so small a log going at {}% full (try fewer streams or less data)", utilisation.0)]
     NoRoom { input: String, scheme: String, utilisation: Percent },
 }

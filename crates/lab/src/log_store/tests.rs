@@ -189,5 +189,5 @@ fn what_cannot_be_simulated_says_why() {
     assert_eq!(error(LogInput::new("far", vec![ask(TraceOp::Write, 4096, 1)], DATA)).split(':').next(), Some("far"));
     let cell = Cell::new(LogInput::new("full", write(), DATA).unwrap(), setup("sepgc", 100));
     let error = cell.run(&mut |_| true).unwrap_err().to_string();
-    assert!(error.starts_with("full: sepgc cannot keep such a small log going at 100% full"), "{error}");
+    assert!(error.starts_with("full: sepgc cannot keep so small a log going at 100% full"), "{error}");
 }

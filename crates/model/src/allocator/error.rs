@@ -38,13 +38,13 @@ pub enum AllocError {
         file: FileId,
     },
     /// It is a file and not a directory, or the other way around.
-    #[error("{} is not of the kind that this is for", file.0)]
+    #[error("{} is of the wrong kind for this operation", file.0)]
     WrongKind {
         /// Its number.
         file: FileId,
     },
     /// The directory holds something, or is the root.
-    #[error("directory {} can not be removed", directory.0)]
+    #[error("cannot remove directory {}", directory.0)]
     InUse {
         /// The directory.
         directory: FileId,

@@ -64,7 +64,7 @@ pub enum SubmitError {
     #[error("the device has no room for another request; wait for a completion")]
     Full,
     /// Part of it lies beyond the end.
-    #[error("sectors {first} to {last} are not all on a device of {capacity} sectors", first = lba.0,
+    #[error("sectors {first} to {last} exceed a device of {capacity} sectors", first = lba.0,
         last = lba.0.saturating_add(u64::from(*sectors)).saturating_sub(1), capacity = capacity.0)]
     BeyondEnd {
         /// Its first sector.

@@ -29,7 +29,7 @@ pub struct FoundChunk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ReplayError {
     /// It is not where its stream stands.
-    #[error("chunk at slot {start} of segment {} is not where stream {} goes on", segment.0, stream.0)]
+    #[error("chunk at slot {start} of segment {} is not at the write position of stream {}", segment.0, stream.0)]
     NotAtHead {
         /// Whose.
         stream: Stream,
@@ -39,7 +39,7 @@ pub enum ReplayError {
         start: u32,
     },
     /// The segment it goes on in holds data.
-    #[error("stream {} goes on in segment {}, which is in use", stream.0, next.0)]
+    #[error("stream {} continues in segment {}, which is in use", stream.0, next.0)]
     NextInUse {
         /// Whose.
         stream: Stream,

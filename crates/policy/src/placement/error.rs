@@ -25,9 +25,7 @@ pub enum RuleError {
         rule: String,
     },
     /// The default list as a part of itself.
-    #[error(
-        "`default` cannot name itself (leave \"default\" out of that list; \"any\" stands for all branches that are left)"
-    )]
+    #[error("`default` cannot name itself (leave \"default\" out of that list; \"any\" means all remaining branches)")]
     DefaultInDefault,
     /// A name that stands twice in one list.
     #[error("rule \"{rule}\": \"{branch}\" is in the list twice (keep the first)")]
@@ -44,7 +42,7 @@ pub enum RuleError {
         group: String,
     },
     /// A group named like a word of the lists.
-    #[error("\"{name}\" has a meaning of its own in lists (choose another name)")]
+    #[error("\"{name}\" has a special meaning in lists (choose another name)")]
     ReservedName {
         /// The name.
         name: String,
@@ -68,7 +66,7 @@ pub enum RuleError {
         item: String,
     },
     /// A pattern of names that no branch has.
-    #[error("group \"{group}\": no branch is called like \"{item}\"{}", known_names(.known))]
+    #[error("group \"{group}\": no branch matches \"{item}\"{}", known_names(.known))]
     MatchesNothing {
         /// The group.
         group: String,
@@ -113,7 +111,8 @@ pub enum RuleError {
     },
     /// A low mark above the high mark, or marks that cannot be compared.
     #[error(
-        "evict of \"{of}\": until = \"{until}\" is to be at most above = \"{above}\" (both as a share of the size, or both as a size)"
+        "evict of \"{of}\": until = \"{until}\" must be at most above = \"{above}\" (both as a share of the size, or \
+        both as a size)"
     )]
     EvictMarks {
         /// The branch or group.
@@ -124,9 +123,7 @@ pub enum RuleError {
         until: Amount,
     },
     /// A fill level that sends files to the branches that they leave.
-    #[error(
-        "evict of \"{of}\": \"{to}\" has no other branch than those that files are to leave (leave it out, or name another one)"
-    )]
+    #[error("evict of \"{of}\": \"{to}\" has only branches that files must leave (leave it out, or name another one)")]
     EvictToItself {
         /// The branch or group.
         of: String,
@@ -153,7 +150,7 @@ pub enum RuleError {
     },
     /// Conditions inside conditions inside conditions...
     #[error(
-        "rule \"{rule}\": `not`, `any` and `all` stand inside each other more than {} deep (write several rules)",
+        "rule \"{rule}\": `not`, `any` and `all` are nested more than {} deep (write several rules)",
         super::spec::Condition::MAX_DEPTH
     )]
     TooDeep {

@@ -307,10 +307,11 @@ impl Rules {
                 self.branch_name(holder)
             ),
             ChoiceReason::PathFull(_) => {
-                format!("those of \"{slot}\" that have its directory are full, or take no new files (spread = \"only-same-path\")")
+                format!("the branches of \"{slot}\" that have its directory are full, or take no new files (spread = \
+                    \"only-same-path\")")
             }
             ChoiceReason::FirstOffline => {
-                format!("{} is offline, and nothing is created meanwhile (offline = \"fail\")", self.first_name(entry))
+                format!("{} is offline, and no file is created meanwhile (offline = \"fail\")", self.first_name(entry))
             }
             ChoiceReason::Full => format!("the list of {} is full, and names no other branch", self.list_name(entry)),
         });
@@ -338,8 +339,8 @@ impl Rules {
             PickReason::Order(SpreadOrder::LeastUsed) => "has least used space".to_owned(),
             PickReason::Order(SpreadOrder::InOrder) => "is the first with room".to_owned(),
             PickReason::Order(SpreadOrder::RoundRobin) => "is next in turn".to_owned(),
-            PickReason::Order(SpreadOrder::Random) => "was drawn by chance".to_owned(),
-            PickReason::Order(SpreadOrder::RandomByFree) => "was drawn by chance, weighted by free space".to_owned(),
+            PickReason::Order(SpreadOrder::Random) => "was chosen at random".to_owned(),
+            PickReason::Order(SpreadOrder::RandomByFree) => "was chosen at random, weighted by free space".to_owned(),
             PickReason::Order(SpreadOrder::HighWater) => "is the first above the high-water mark".to_owned(),
         }
     }
@@ -366,7 +367,7 @@ impl Rules {
             Some(view) if !view.writable => format!("{name} takes nothing new"),
             Some(view) if !view.creates => format!("{name} takes no new files (create = false)"),
             Some(view) if view.has_inode() && facts.stage == Stage::Settled && !view.has_inodes_to_move() => {
-                format!("{name} has one free inode, and a move takes two while it lasts")
+                format!("{name} has only one free inode, and a move needs two")
             }
             Some(view) if !view.has_inode() => {
                 let most = view.inodes.map_or(0, |inodes| inodes.total);

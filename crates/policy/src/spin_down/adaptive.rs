@@ -32,7 +32,7 @@ pub(super) const INFO: SpinDownInfo = SpinDownInfo {
             default: "25",
             min: "2",
             max: "1000",
-            help: "timeouts that are rated",
+            help: "timeouts that are compared",
         },
         ParamInfo {
             name: "eta",

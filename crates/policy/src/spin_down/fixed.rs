@@ -7,7 +7,7 @@ use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SpinDownInfo = SpinDownInfo {
     name: "fixed",
-    summary: "sleeps after the same time of idleness always",
+    summary: "always sleeps after the same idle time",
     source: "",
     params: &[ParamInfo {
         name: "timeout",

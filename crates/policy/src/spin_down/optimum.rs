@@ -8,7 +8,7 @@ use super::{SpinDownInfo, Timeout};
 
 pub(super) const INFO: SpinDownInfo = SpinDownInfo {
     name: "optimum",
-    summary: "sleeps at once when the disk is left alone for longer than the break-even time, else not at all",
+    summary: "sleeps at once before an idle period longer than the break-even time, else not at all",
     source: "",
     params: &[],
     offline: true,

@@ -25,7 +25,8 @@ use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SpinDownInfo = SpinDownInfo {
     name: "rent_to_buy",
-    summary: "the timeout that was cheapest for the last periods of idleness; never costs more than twice the optimum for long",
+    summary: "the timeout that was cheapest for the last idle periods; never costs more than twice the optimum for \
+        long",
     source: "Krishnan, Long and Vitter, Algorithmica 23, 1999",
     params: &[
         ParamInfo {
@@ -42,7 +43,7 @@ pub(super) const INFO: SpinDownInfo = SpinDownInfo {
             default: "8",
             min: "1",
             max: "1000",
-            help: "spin-downs that it may lose against twice the optimum",
+            help: "spin-downs by which it may exceed twice the optimum",
         },
     ],
     offline: false,

@@ -68,13 +68,13 @@ pub enum RecordError {
     #[error("line 1: not a record of write-back events (it begins with \"umbrella-events 1\")")]
     NotARecord,
     /// It is of a later version.
-    #[error("line 1: version {found} of the format is not known here (known: {VERSION})")]
+    #[error("line 1: unknown version {found} of the format (known: {VERSION})")]
     Version {
         /// Which.
         found: String,
     },
     /// A line that means nothing.
-    #[error("line {line}: \"{text}\" is no event")]
+    #[error("line {line}: \"{text}\" is not an event")]
     BadLine {
         /// Which line.
         line: u64,
@@ -82,7 +82,7 @@ pub enum RecordError {
         text: String,
     },
     /// A run of no page, or of more than a line may tell of.
-    #[error("line {line}: {pages} pages (a line tells of 1 to {LONGEST_RUN})")]
+    #[error("line {line}: {pages} pages (a line has 1 to {LONGEST_RUN})")]
     BadRun {
         /// Which line.
         line: u64,
@@ -96,7 +96,7 @@ pub enum RecordError {
         line: u64,
     },
     /// The sum at the end is another one.
-    #[error("line {line}: the record was changed or damaged: its sum is {found:016x}, but should be {told:016x}")]
+    #[error("line {line}: the record was changed or damaged: its checksum is {found:016x}, but should be {told:016x}")]
     BadSum {
         /// Which line.
         line: u64,
@@ -106,7 +106,7 @@ pub enum RecordError {
         told: u64,
     },
     /// Lines are missing.
-    #[error("line {line}: it has {found} lines before the end, but {told} were written")]
+    #[error("line {line}: the record has {found} lines before its end, but {told} were written")]
     BadCount {
         /// Which line.
         line: u64,

@@ -26,7 +26,7 @@ fn what_cannot_be_is_an_error_at_its_place() {
         (
             evict(", to = [\"disk\", \"ssd\"]"),
             "{ above",
-            "evict of \"ssd\": \"ssd\" has no other branch than those that files are to leave (leave it out",
+            "evict of \"ssd\": \"ssd\" has only branches that files must leave (leave it out",
         ),
         (group("together = []"), "[]", "the list is empty; name at least one pattern"),
         (group("together_spill = false"), "false\n", "\"together_spill\" needs \"together\""),

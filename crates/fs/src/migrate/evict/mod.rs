@@ -156,7 +156,8 @@ impl Migrations {
                 Some(_) if run.is_moving && run.on == Some(Urgency::Short) => EvictState::MovingShort,
                 Some(_) if run.is_moving => EvictState::Moving,
                 Some(level) if run.rest.is_some_and(|rest| rest.lasts(level)) => EvictState::Rests,
-                Some(level) if evict.begins(level, true).is_some() && !in_hours(evict) => EvictState::AwaitsHours,
+                Some(level) if evict.begins(level, in_hours(evict)).is_some() => EvictState::Due,
+                Some(level) if evict.begins(level, true).is_some() => EvictState::AwaitsHours,
                 Some(_) => EvictState::Below,
             };
             let Level { total, used, .. } = level.unwrap_or_default();

@@ -14,7 +14,8 @@ use crate::param_info::{ParamInfo, ParamKind};
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "oracle",
-    help: "blocks that die at about the same time, told by the caller, lie together; for simulations only",
+    help: "blocks that die at about the same time lie together; the simulation knows these times, a live store does \
+        not",
     source: "FK in SepBIT, FAST 2022",
     params: &[
         ParamInfo {
@@ -23,7 +24,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
             default: "12",
             min: "1",
             max: "13",
-            help: "how many stretches of time it distinguishes",
+            help: "how many periods of time it distinguishes",
         },
         ParamInfo {
             name: "factor",
@@ -31,7 +32,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
             default: "2",
             min: "1",
             max: "16",
-            help: "how much longer each stretch is than the one before it",
+            help: "how much longer each period is than the previous one",
         },
     ],
     make: |values| {

@@ -43,7 +43,7 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
             default: "0",
             min: "0",
             max: "50",
-            help: "percent of the disk, in its middle, that cold data keep out of while there is room elsewhere",
+            help: "percent of the disk, in its middle, that cold data avoid while there is room elsewhere",
         },
     ],
     make: |values| {

@@ -30,8 +30,8 @@ pub(super) const INFO: SchemeInfo = SchemeInfo {
             default: "0",
             min: "0",
             max: "100",
-            help: "a region that is short cleans inside itself what is less than so many percent live, else it borrows: 100 is the paper's text; 0: what is hardly \
-                   fuller than the emptiest segment anywhere",
+            help: "a region short of segments cleans its own segments that are less than this percentage live, else \
+                it borrows one; 100: as in the paper; 0: only segments hardly fuller than the emptiest of all",
         },
     ],
     make: |values| {

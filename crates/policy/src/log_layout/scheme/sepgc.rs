@@ -8,7 +8,7 @@ use crate::log_layout::ids::Stream;
 
 pub(super) const INFO: SchemeInfo = SchemeInfo {
     name: "sepgc",
-    help: "what the user writes apart from what the cleaner moves",
+    help: "blocks written by users apart from blocks moved by the cleaner",
     source: "Van Houdt 2013 (double write frontier)",
     params: &[],
     make: |_| Box::new(SepGc),

@@ -51,10 +51,10 @@ pub enum GlobError {
     #[error("ends with \"\\\" (write \"\\\\\" for a backslash)")]
     DanglingEscape,
     /// `[` without `]`.
-    #[error("\"[\" is not closed by \"]\" (write \"\\[\" for the character)")]
+    #[error("\"[\" has no closing \"]\" (write \"\\[\" for the character)")]
     UnclosedClass,
     /// A range whose ends are the wrong way round.
-    #[error("range \"{from}-{to}\" is the wrong way round")]
+    #[error("range \"{from}-{to}\" is reversed (write \"{to}-{from}\")")]
     BadRange {
         /// First character.
         from: char,
@@ -62,7 +62,7 @@ pub enum GlobError {
         to: char,
     },
     /// A class with a character of more than one byte.
-    #[error("\"{character}\" cannot stand in [...], which is one byte (write {{...}})")]
+    #[error("\"{character}\" cannot be in [...], which matches one byte (write {{...}})")]
     WideCharacterInClass {
         /// The character.
         character: char,
@@ -74,7 +74,7 @@ pub enum GlobError {
     #[error("braces are nested deeper than {MAX_NESTING}")]
     NestedTooDeep,
     /// Braces that multiply.
-    #[error("braces stand for more than {MAX_ALTERNATIVES} alternatives or {MAX_EXPANDED} bytes")]
+    #[error("braces expand to more than {MAX_ALTERNATIVES} alternatives or {MAX_EXPANDED} bytes")]
     TooManyAlternatives,
     /// A pattern for names that could match a slash.
     #[error("contains \"/\" or \"**\", but a name is what follows the last slash (write path = ... for a whole path)")]

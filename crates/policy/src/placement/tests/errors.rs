@@ -58,7 +58,7 @@ fn a_bad_pattern_is_quoted_with_its_reason() {
     let bad = error(vec![table("t", vec![("/a[", to(&["disk"]))])], &["disk"]);
     assert_eq!(
         bad.to_string(),
-        "rule \"t\": pattern \"/a[\": \"[\" is not closed by \"]\" (write \"\\[\" for the character)"
+        "rule \"t\": pattern \"/a[\": \"[\" has no closing \"]\" (write \"\\[\" for the character)"
     );
     assert!(matches!(bad, RuleError::BadGlob { reason: GlobError::UnclosedClass, .. }));
 }

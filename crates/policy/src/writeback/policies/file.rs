@@ -32,7 +32,7 @@ const CHUNK: ParamInfo = ParamInfo {
     default: "4MiB",
     min: "0",
     max: "1TiB",
-    help: "how much of a file is written before the next has its turn; 0: the whole file (Linux 2.6)",
+    help: "how much of a file is written before the next file's turn; 0: the whole file (Linux 2.6)",
 };
 
 struct FileByFile {

@@ -25,7 +25,7 @@ pub(super) const RESUME: ParamInfo = ParamInfo {
     default: "true",
     min: "",
     max: "",
-    help: "whether a file is written on from where it was left, as Linux since 2.6.12 does (writeback_index)",
+    help: "whether a file is continued where its last turn ended, as Linux since 2.6.12 does (writeback_index)",
 };
 
 pub(super) const REQUEUE: ParamInfo = ParamInfo {
@@ -34,7 +34,7 @@ pub(super) const REQUEUE: ParamInfo = ParamInfo {
     default: "false",
     min: "",
     max: "",
-    help: "whether a file that is written in part waits behind the others (Linux 2.6)",
+    help: "whether a partly written file waits behind the others (Linux 2.6)",
 };
 
 /// [`REQUEUE`] of a policy whose files have no share of their own, and take turns as in Linux 2.6.

@@ -50,7 +50,7 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
             default: "4MiB",
             min: "4KiB",
             max: "64GiB",
-            help: "how much a queue gives before the choice is made again",
+            help: "how much is taken from a queue before choosing between queues again",
         },
     ],
     offline: false,

@@ -55,7 +55,7 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
             default: "4MiB",
             min: "4KiB",
             max: "64GiB",
-            help: "size of a region, which is passed by or written as a whole",
+            help: "size of a region, which is skipped or written as a whole",
         },
         ParamInfo {
             name: "position",
@@ -63,7 +63,7 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
             default: "512KiB",
             min: "4KiB",
             max: "64MiB",
-            help: "what the disk could transfer in the time of a short positioning",
+            help: "how much the disk could transfer in the time of a short seek",
         },
         ParamInfo {
             name: "due",
@@ -87,7 +87,7 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
             default: "30s",
             min: "0s",
             max: "1d",
-            help: "when the system writes a page by itself, wherever the head is; 0s: never",
+            help: "the age at which a page is written wherever the head is; 0s: never",
         },
         ParamInfo {
             name: "bargain",
@@ -95,7 +95,8 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
             default: "4",
             min: "0",
             max: "1000",
-            help: "how many times cheaper than the average page a stream's must be for the head to leave its round; 0: never",
+            help: "how many times cheaper than the average page a stream's pages must be for the head to leave its \
+                round; 0: never",
         },
     ],
     offline: false,

@@ -14,7 +14,7 @@ use super::super::policy::{Policy, PolicyInfo, SelectionTarget, Write};
 
 pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     name: "wow",
-    summary: "write groups in circular block order, a group hit since the last round being left for the next",
+    summary: "write groups in circular block order; a group that was hit since the last round waits for the next",
     source: "Gill and Modha, WOW, FAST 2005",
     params: &[super::group_param()],
     offline: false,

@@ -51,7 +51,7 @@ fn an_unknown_name_is_told_the_nearest_and_all_names() {
 #[test]
 fn an_unknown_parameter_is_told_those_there_are() {
     assert_eq!(error("zone_segment:beta=1"), "\"zone_segment\" has no parameter \"beta\"; it has: alpha, zone");
-    assert_eq!(error("lrw:x=1"), "\"lrw\" has no parameter \"x\"; it has none");
+    assert_eq!(error("lrw:x=1"), "\"lrw\" has no parameter \"x\"; it has no parameters");
 }
 
 #[test]
