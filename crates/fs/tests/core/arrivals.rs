@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use rustix::io::Errno;
 use umbrella_fs::control::protocol::BranchState;
 use umbrella_fs::pool::Pool;
-use umbrella_fs::{Caller, NodeId, OpError};
+use umbrella_fs::{Caller, DataPath, NodeId, OpError, PassthroughToken};
 
 use super::bench::{BRANCHES, Bench, FakeKernel, Ground};
-use super::races::put;
+use super::races::{WRITE, put};
 
 /// Notes whether a branch is said to be online whenever the kernel is to forget what it keeps of the tree.
 #[derive(Default)]
@@ -111,4 +111,13 @@ fn a_sync_of_all_fails_where_a_branch_that_went_away_may_have_lost_its_last_chan
     pool.probe_now();
     assert_eq!(pool.sync_all(), lost, "what came back may lack it");
     assert_eq!(pool.sync_all(), Ok(()));
+
+    let register = || Ok(Arc::new(()) as PassthroughToken);
+    pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(|_| ()), register: Some(Box::new(register)) }));
+    let file = pool.lookup(NodeId::ROOT, OsStr::new("first.log")).unwrap().node;
+    let opened = pool.open(file, WRITE).unwrap();
+    assert_eq!((opened.data, pool.sync_all()), (DataPath::Passthrough, Ok(())));
+    bench.take_away(2);
+    pool.probe_now();
+    assert_eq!(pool.sync_all(), lost, "what is written past the daemon, nobody knows");
 }
