@@ -160,7 +160,7 @@ fn without_descriptors_no_branch_is_taken_for_dead() {
     let pool = Pool::builder()
         .branch("a", a.path())
         .branch("b", b.path())
-        .keys("probe_interval = \"50ms\"\nprobe_timeout = \"1s\"")
+        .keys("probe_interval = \"50ms\"\nprobe_timeout = \"60s\"")
         .mount();
     let few = Few::new(&pool, 0);
     // Some twenty probes.
