@@ -994,11 +994,10 @@ fn ctrl_c_ends_a_run_whose_file_system_is_aged() {
     takes_ctrl_c(&child);
     works_for(&child, Duration::from_millis(500));
     interrupt(&child);
-    let begun = Instant::now();
-    let status = ends_within(&mut child, Duration::from_secs(10));
+    let status = ends_within(&mut child, Duration::from_secs(60));
     let _ = child.kill();
     let done = child.wait_with_output().expect("output");
-    assert_eq!(status.and_then(|status| status.code()), Some(130), "still under way after {:?}", begun.elapsed());
+    assert_eq!(status.and_then(|status| status.code()), Some(130), "still under way");
     assert!(said(&done).contains("interrupted: 0 of 1 runs are shown"), "{}", said(&done));
 }
 

@@ -294,7 +294,7 @@ fn power_cut_during_a_flush_leaves_it_undone() {
 
 /// Waits until `calls` calls hang.
 fn until_hanging(disk: &Faulty<Memory>, calls: u64) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while disk.counts().hanging != calls {
         assert!(Instant::now() < deadline, "no call hangs");
         std::thread::yield_now();

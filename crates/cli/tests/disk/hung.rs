@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use super::support::foreign::{Mirror, delay};
 use super::support::looped::Looped;
+use super::support::process::waits;
 use super::*;
 
 /// Longer than any limit of a command, shorter than the patience of a test.
-const LIMIT: Duration = Duration::from_secs(40);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A process that is stopped until this is dropped, also when a test fails.
 struct Stopped(Pid);
@@ -147,7 +148,7 @@ fn of_a_stopped_daemon_each_command_says_what_to_do_and_does_nothing_later() {
     // One that somebody ends who does not want to wait.
     let mut cancelled =
         house.umbrella(&["detach", "stopped"]).stderr(Stdio::null()).spawn().expect("it can be started");
-    std::thread::sleep(Duration::from_secs(1));
+    assert!(waits(&mut cancelled), "it has given up");
     cancelled.kill().expect("it waits");
     cancelled.wait().expect("it is our child");
     drop(stopped);

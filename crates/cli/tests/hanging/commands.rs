@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::alone;
 use crate::stopped::Stopped;
 use crate::support::disk::Disk;
-use crate::support::foreign::Mirror;
+use crate::support::foreign::{HELD, Mirror};
 use crate::support::pool::{Pool, text};
 use crate::support::{MIB, poll};
 
@@ -81,7 +81,7 @@ fn commands_that_name_a_path_on_a_file_system_that_hangs_are_refused_in_time_and
     are_refused_in_time(&pool, &mirror.path(), &link);
     drop(stopped);
 
-    let slow = mirror.delay("%%stat,%%statfs", "delay_enter", "300s");
+    let slow = mirror.delay("%%stat,%%statfs", "delay_enter", HELD);
     are_refused_in_time(&pool, &mirror.path(), &link);
     drop(slow);
 
@@ -98,7 +98,7 @@ fn a_branch_that_answers_a_probe_and_hangs_at_the_next_call_holds_up_no_command(
     fs::create_dir(&far).unwrap();
     let pool = Pool::builder().branch("a", a.path()).branch("far", &far).prepare();
     // It says how much is free, and nothing else.
-    let slow = mirror.delay("%%stat", "delay_enter", "300s");
+    let slow = mirror.delay("%%stat", "delay_enter", HELD);
     let check = start(&pool, ["check".as_ref(), pool.config_path().as_os_str()]);
     let mount = start(&pool, ["mount".as_ref(), pool.config_path().as_os_str(), "--daemon".as_ref()]);
     for (child, what) in [(check, "check"), (mount, "mount")] {

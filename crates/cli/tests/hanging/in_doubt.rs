@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 
 use crate::support::disk::Disk;
-use crate::support::foreign::Mirror;
+use crate::support::foreign::{HELD, Mirror};
 use crate::support::pool::Pool;
 use crate::support::process::signal;
 use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
@@ -34,7 +34,7 @@ fn is_empty(dir: &Path) -> bool {
 /// Stops the mirror's daemon while a file's move to it has its intent and not yet its name, and opens the file
 /// meanwhile.
 fn open_while_its_move_hangs(local: &Disk, mirror: &Mirror, pool: &Pool) -> File {
-    let slow = mirror.delay("rename,renameat,renameat2,link,linkat", "delay_enter", "4000000");
+    let slow = mirror.hold_commits(pool.pid());
     fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();
     let intents = mirror.below().join(".umbrella/intents");
     let whole = || {
@@ -105,7 +105,7 @@ fn a_file_whose_branch_dies_with_the_answer_to_its_unlink_is_where_it_moved_to()
     let _alone = alone();
     let (local, mut mirror) = (Disk::ext4(32 * MIB), Mirror::new());
     let pool = pool(&local, &mirror, false);
-    let slow = mirror.delay("unlink,unlinkat", "delay_exit", "3000000");
+    let slow = mirror.delay("unlink,unlinkat", "delay_exit", HELD);
     let mut file = File::create(pool.join("file")).unwrap();
     file.write_all(&bytes(1, 200_000)).unwrap();
     file.sync_all().unwrap();
@@ -139,7 +139,7 @@ fn a_branch_that_hangs_when_it_loses_a_file_takes_no_other_along() {
         .default(&["from"])
         .rules("[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"to\", \"default\", \"any\"]\n")
         .mount();
-    let slow = from.delay("unlink,unlinkat", "delay_exit", "3000000");
+    let slow = from.delay("unlink,unlinkat", "delay_exit", HELD);
     fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();
     let gone = || (!from.below().join("file").exists()).then_some(());
     assert!(poll(PATIENCE, gone).is_some(), "its old name goes");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use crate::support::disk::Disk;
-use crate::support::foreign::{Mirror, fail};
+use crate::support::foreign::{HELD, Mirror, fail};
 use crate::support::pool::Pool;
 use crate::support::{MIB, PATIENCE, eventually, poll};
 use crate::{B_BY_NAME, alone, wait_until};
@@ -40,7 +40,7 @@ fn a_file_that_a_branch_makes_too_late_hides_no_other() {
     let (a, b) = (Disk::ext4(32 * MIB), Mirror::new());
     let pool = pool(&a, &b);
     let path = pool.join("dir/letter.b");
-    let delayed = b.delay_of("dir/letter.b", "open,openat,openat2,creat", "2500000");
+    let delayed = b.delay_of("dir/letter.b", "open,openat,openat2,creat", HELD);
     let mut file = until_made(|| OpenOptions::new().write(true).create_new(true).mode(0o6755).open(&path));
     assert!(a.join("dir/letter.b").exists());
     file.write_all(b"important").unwrap();
@@ -62,13 +62,13 @@ fn what_else_a_branch_makes_too_late_goes_as_well() {
     let _alone = alone();
     let (a, b) = (Disk::ext4(32 * MIB), Mirror::new());
     let pool = pool(&a, &b);
-    let delayed = b.delay("symlink,symlinkat,mknod,mknodat,link,linkat", "delay_enter", "2500000");
+    let delayed = b.delay("symlink,symlinkat,mknod,mknodat,link,linkat", "delay_enter", HELD);
     until_made(|| std::os::unix::fs::symlink("here", pool.join("dir/symlink.b")));
     drop(delayed);
     wait_until(&pool, "b", true);
     eventually("the late one is gone", || !b.below().join("dir/symlink.b").is_symlink());
     assert_eq!(fs::read_link(pool.join("dir/symlink.b")).unwrap().to_str(), Some("here"));
-    let delayed = b.delay("link,linkat", "delay_enter", "2500000");
+    let delayed = b.delay("link,linkat", "delay_enter", HELD);
     fs::hard_link(pool.join("dir/there.b"), pool.join("dir/link.b")).unwrap_err();
     drop(delayed);
     File::create(pool.join("dir/link.b")).and_then(|mut file| file.write_all(b"another")).ok();

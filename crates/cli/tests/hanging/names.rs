@@ -10,7 +10,7 @@ use nix::fcntl::RenameFlags;
 use nix::sys::signal::Signal;
 
 use crate::support::disk::Disk;
-use crate::support::foreign::Mirror;
+use crate::support::foreign::{HELD, Mirror};
 use crate::support::pool::Pool;
 use crate::support::process::signal;
 use crate::support::tree::names;
@@ -63,7 +63,7 @@ fn a_directory_has_its_new_name_although_one_of_its_branches_hangs_in_the_middle
     let _alone = alone();
     let (local, mirror, pool) = pool();
     make_dir(&pool, "old");
-    let slow = mirror.delay(RENAMES, "delay_enter", "3000000");
+    let slow = mirror.delay(RENAMES, "delay_enter", HELD);
     let (from, to) = (pool.join("old"), pool.join("new"));
     let renames = thread::spawn(move || fs::rename(from, to));
     wait_for("it has its name on the other branch", || local.join("new").exists());
@@ -88,7 +88,7 @@ fn a_directory_has_its_new_name_although_one_of_its_branches_dies_before_it_has_
     let _alone = alone();
     let (local, mut mirror, pool) = pool();
     make_dir(&pool, "old");
-    let slow = mirror.delay(RENAMES, "delay_enter", "3000000");
+    let slow = mirror.delay(RENAMES, "delay_enter", HELD);
     let (from, to) = (pool.join("old"), pool.join("new"));
     let renames = thread::spawn(move || fs::rename(from, to));
     wait_for("it has its name on the other branch", || local.join("new").exists());
@@ -115,7 +115,7 @@ fn directories_have_changed_names_although_a_branch_died_with_its_answer() {
     // On the local branch only: the mirror can give a new name, and cannot exchange two.
     fs::create_dir(pool.join("other")).unwrap();
     fs::write(pool.join("other/on-a"), "other").unwrap();
-    let slow = mirror.delay(RENAMES, "delay_exit", "3000000");
+    let slow = mirror.delay(RENAMES, "delay_exit", HELD);
     let (one, other) = (pool.join("one"), pool.join("other"));
     let exchanges = thread::spawn(move || exchange(&one, &other));
     let below = mirror.below().join("other/on.b");
@@ -143,7 +143,7 @@ fn a_file_replaces_one_whose_branch_hangs() {
     fs::write(pool.join("file"), "new").unwrap();
     fs::write(pool.join("file.b"), "old").unwrap();
     pool.expect_on("b", "file.b");
-    let slow = mirror.delay("unlink,unlinkat", "delay_enter", "3000000");
+    let slow = mirror.delay("unlink,unlinkat", "delay_enter", HELD);
     let (from, to) = (pool.join("file"), pool.join("file.b"));
     let renames = thread::spawn(move || fs::rename(from, to));
     wait_for("it has its name", || local.join("file.b").exists());
@@ -168,7 +168,7 @@ fn a_file_whose_branch_hangs_while_it_replaces_another_is_not_lost() {
     fs::write(pool.join("file.b"), "new").unwrap();
     fs::write(pool.join("file"), "old").unwrap();
     pool.expect_on("b", "file.b");
-    let slow = mirror.delay(RENAMES, "delay_enter", "3000000");
+    let slow = mirror.delay(RENAMES, "delay_enter", HELD);
     let (from, to) = (pool.join("file.b"), pool.join("file"));
     let renames = thread::spawn(move || fs::rename(from, to));
     wait_for("it is recorded", || !names(&local.join(".umbrella/intents")).is_empty());

@@ -3,24 +3,20 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use nix::sys::signal::Signal;
 
 use crate::support::disk::Disk;
-use crate::support::foreign::{Mirror, Tampered, delay};
+use crate::support::foreign::{HELD, Mirror, Tampered, delay_of};
 use crate::support::pool::Pool;
-use crate::support::process::signal;
+use crate::support::process::{signal, thread_id, wait_for_call};
 use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
 use crate::{alone, wait_until};
 
 /// Patient with the mirror, and with so few threads that each that waits is missed.
-const KEYS: &str = "threads = 2\nprobe_interval = \"200ms\"\nprobe_timeout = \"60s\"\ncache_timeout = \"0s\"";
-
-/// Slows every piece of a copy to it, so that the whole would take a minute.
-fn slow(mirror: &Mirror) -> Tampered {
-    mirror.delay("pwrite64", "delay_enter", "500000")
-}
+const KEYS: &str = "threads = 2\nprobe_interval = \"200ms\"\nprobe_timeout = \"600s\"\ncache_timeout = \"0s\"";
 
 /// A pool whose files go to a small branch first, and to a mirror when that is full; those with "new" in their names go
 /// elsewhere.
@@ -64,7 +60,7 @@ fn others_go_on_while_many_wait_for_a_file_that_overflows() {
     let mut file = File::create(pool.join("dir/file")).unwrap();
     let content = bytes(1, 12 * MIB);
     file.write_all(&content).unwrap();
-    let delayed = slow(&mirror);
+    let delayed = mirror.hold_copies(pool.pid());
     let more = bytes(2, 8 * MIB);
     let rest = more.clone();
     let writer = thread::spawn(move || file.write_all(&rest));
@@ -120,13 +116,12 @@ fn a_file_overflows_however_often_others_open_it_meanwhile() {
     let mut file = File::create(&path).unwrap();
     let content = bytes(1, 20 * MIB);
     file.write_all(&content[..12 << 20]).unwrap();
-    let delayed = slow(&mirror);
+    let delayed = mirror.hold_copies(pool.pid());
     let rest = content[12 << 20..].to_vec();
     let writer = thread::spawn(move || file.write_all(&rest));
     wait_for_copy(&mirror);
     for _ in 0..30 {
         drop(OpenOptions::new().append(true).open(&path).unwrap());
-        thread::sleep(std::time::Duration::from_millis(20));
     }
     assert!(is_copied(&mirror), "it is still on its way");
     drop(delayed);
@@ -143,7 +138,7 @@ fn unlinked_that_overflows(mirror: &Mirror, pool: &Pool) -> (File, Vec<u8>, Join
     let content = bytes(1, 20 * MIB);
     file.write_all(&content[..12 << 20]).unwrap();
     fs::remove_file(&path).unwrap();
-    let delayed = slow(mirror);
+    let delayed = mirror.hold_copies(pool.pid());
     let (mut writes, rest) = (file.try_clone().unwrap(), content[12 << 20..].to_vec());
     let writer = thread::spawn(move || writes.write_all(&rest));
     wait_for_copy(mirror);
@@ -206,7 +201,7 @@ fn a_move_between_local_branches_does_not_wait_for_a_slow_one() {
     fs::write(pool.join("big"), bytes(8, 20 * MIB)).unwrap();
     fs::write(pool.join("small"), "small").unwrap();
     pool.settle();
-    let delayed = slow(&mirror);
+    let delayed = mirror.hold_copies(pool.pid());
     fs::rename(pool.join("big"), pool.join("big.b")).unwrap();
     wait_for_copy(&mirror);
     fs::rename(pool.join("small"), pool.join("small.c")).unwrap();
@@ -228,7 +223,7 @@ fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
     for dir in ["of file", "renamed", "elsewhere"] {
         fs::create_dir(pool.join(dir)).unwrap();
     }
-    let delayed = mirror.delay("rename,renameat,renameat2,link,linkat", "delay_enter", "5000000");
+    let delayed = mirror.hold_commits(pool.pid());
     fs::write(pool.join("of file/file"), bytes(1, 200_000)).unwrap();
     let intents = mirror.below().join(".umbrella/intents");
     let is_committed = || {
@@ -236,16 +231,22 @@ fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
     };
     assert!(poll(PATIENCE, || is_committed().then_some(())).is_some(), "the commit has begun");
     // Far more than the daemon has threads.
+    let (tell, callers) = mpsc::channel();
     let waiting: Vec<_> = (0..40)
         .map(|i| {
-            let path = pool.join("of file/file");
-            thread::spawn(move || if i % 2 == 0 { fs::metadata(path).map(drop) } else { File::open(path).map(drop) })
+            let (path, tell) = (pool.join("of file/file"), tell.clone());
+            thread::spawn(move || {
+                tell.send(thread_id()).unwrap();
+                if i % 2 == 0 { fs::metadata(path).map(drop) } else { File::open(path).map(drop) }
+            })
         })
         .collect();
+    for caller in callers.iter().take(waiting.len()) {
+        wait_for_call(caller, &[libc::SYS_statx, libc::SYS_openat]);
+    }
     let (from, to) = (pool.join("renamed"), pool.join("to"));
     let rename = thread::spawn(move || fs::rename(from, to));
     for i in 0..20 {
-        thread::sleep(std::time::Duration::from_millis(10));
         fs::write(pool.join(format!("elsewhere/{i}")), "x").unwrap();
     }
     assert!(is_committed(), "it is not over yet");
@@ -270,7 +271,7 @@ fn names_go_on_while_the_directories_of_a_move_are_synced() {
     for dir in ["of file/inner", "renamed"] {
         fs::create_dir_all(pool.join(dir)).unwrap();
     }
-    let delayed = delay(pool.pid(), "fsync", "delay_enter", "2000000");
+    let delayed = delay_of(pool.pid(), &b.join("of file"), "fsync", HELD);
     fs::write(pool.join("of file/inner/file"), bytes(1, 200_000)).unwrap();
     assert!(poll(PATIENCE, || b.join("of file/inner").exists().then_some(())).is_some(), "its directory is made");
     fs::rename(pool.join("renamed"), pool.join("to")).unwrap();
@@ -286,7 +287,7 @@ fn names_go_on_while_the_directories_of_a_move_are_synced() {
 fn a_branch_that_comes_back_and_is_slow_does_not_stop_the_others() {
     let _alone = alone();
     let (local, mut mirror) = (Disk::tmpfs(32 * MIB), Mirror::new());
-    let keys = "probe_interval = \"200ms\"\nprobe_timeout = \"1s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
+    let keys = "probe_interval = \"200ms\"\nprobe_timeout = \"3s\"\non_branch_error = \"skip\"\ncache_timeout = \"0s\"";
     let builder = Pool::builder().branch("local", local.path()).branch("mirror", mirror.path());
     let pool = builder.default(&["local"]).keys(keys).mount();
     fs::write(pool.join("file"), "x").unwrap();
@@ -296,13 +297,16 @@ fn a_branch_that_comes_back_and_is_slow_does_not_stop_the_others() {
     signal(pool.pid(), Signal::SIGSTOP);
     mirror.start();
     // Nothing else lists directories there.
-    let delayed = mirror.delay("getdents64", "delay_enter", "4000000");
+    let delayed = mirror.delay("getdents64", "delay_enter", HELD);
     signal(pool.pid(), Signal::SIGCONT);
-    for _ in 0..60 {
+    eventually("the branch is given up", || {
         fs::write(pool.join("file"), "y").unwrap();
-        thread::sleep(std::time::Duration::from_millis(50));
+        pool.log().contains("does not answer")
+    });
+    for _ in 0..60 {
+        fs::write(pool.join("file"), "z").unwrap();
     }
-    assert!(pool.log().contains("does not answer"), "{}", pool.log());
+    assert!(!pool.is_online("mirror"), "it is still slow");
     drop(delayed);
     wait_until(&pool, "mirror", true);
 }

@@ -196,7 +196,7 @@ fn a_new_file_elsewhere_does_not_wait_for_the_room_on_a_hung_branch() {
     let _alone = alone();
     let (a, hung) = (Disk::tmpfs(32 * MIB), Encrypted::new());
     // Only a process that makes a file asks how much room there is.
-    let patient = "probe_interval = \"60s\"\nprobe_timeout = \"20s\"\ncache_timeout = \"0s\"";
+    let patient = "probe_interval = \"60s\"\nprobe_timeout = \"60s\"\ncache_timeout = \"0s\"";
     let pool = Pool::builder().branch("a", a.path()).branch("b", hung.path()).default(&["a"]).rules(B_BY_NAME);
     let pool = pool.keys(patient).mount();
     fs::create_dir(pool.join("other")).unwrap();

@@ -161,7 +161,7 @@ fn without_descriptors_no_branch_is_taken_for_dead() {
     let pool = Pool::builder()
         .branch("a", a.path())
         .branch("b", b.path())
-        .keys("cache_timeout = \"0s\"\nprobe_interval = \"50ms\"\nprobe_timeout = \"1s\"")
+        .keys("cache_timeout = \"0s\"\nprobe_interval = \"50ms\"\nprobe_timeout = \"60s\"")
         .mount();
     fs::write(pool.join("bad"), "x").unwrap();
     pool.say(["sync"]);

@@ -11,8 +11,10 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, fcntl};
 use rustix::fs::{AtFlags, CWD, FallocateFlags, FlockOperation, Mode, OFlags};
 
+use crate::support::disk::Disk;
+use crate::support::pool::Pool;
 use crate::support::process::{Mapping, Process};
-use crate::support::{KIB, MIB, assert_errno, bytes, errno, eventually};
+use crate::support::{KIB, MIB, assert_errno, bytes, errno, eventually, temp_dir};
 use crate::{Data, Two};
 
 fn open_rw(path: impl AsRef<Path>) -> File {
@@ -539,33 +541,39 @@ fn a_store_through_a_mapping_is_seen_in_the_times() {
     });
 }
 
-/// How often threads of the daemon waited for something to do.
-fn waits(two: &Two) -> u64 {
-    let tasks = fs::read_dir(format!("/proc/{}/task", two.pid())).unwrap();
-    let status = tasks.filter_map(|task| fs::read_to_string(task.unwrap().path().join("status")).ok());
-    let line = |status: String| {
-        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        line.trim().parse::<u64>().ok()
-    };
-    status.filter_map(line).sum()
-}
-
 #[test]
 fn attributes_of_a_file_that_is_mapped_no_more_are_kept_by_the_kernel_again() {
-    const LOOKS: u64 = 1000;
-    let two = Two::new(Data::Passthrough);
-    let path = two.join("file");
+    const LOOKS: usize = 100;
+    let (disk, dir) = (Disk::ext4(64 * MIB), temp_dir("trace"));
+    let trace = dir.path().join("trace");
+    let pool = Pool::builder()
+        .branch_with("a", disk.path(), &Data::Passthrough.keys())
+        .mount_args(["--trace-requests".into(), trace.clone()])
+        .mount();
+    let path = pool.join("file");
     fs::write(&path, [0; 4096]).unwrap();
-    let asked = || {
-        let before = waits(&two);
+    // How often the daemon is asked: the trace has what came before the lookup of a name that nobody asked for before.
+    let lines = || fs::read_to_string(&trace).unwrap();
+    let mut marks = 0;
+    let mut mark = || {
+        marks += 1;
+        let name = format!("name=\"mark-{marks}\"");
+        fs::metadata(pool.join(format!("mark-{marks}"))).unwrap_err();
+        eventually("the trace goes on", || lines().contains(&name));
+        lines().find(&name).unwrap()
+    };
+    let mut asked = || {
+        let begin = mark();
         for _ in 0..LOOKS {
             fs::metadata(&path).unwrap();
         }
-        waits(&two) - before
+        let end = mark();
+        let text = lines();
+        text[begin..end].lines().filter(|line| line.contains(" getattr ") || line.contains(" statx ")).count()
     };
     let file = open_rw(&path);
     let mapping = Mapping::new(&file, 4096).unwrap();
-    assert!(asked() >= LOOKS / 2, "the daemon is asked while it is mapped");
+    assert!(asked() >= LOOKS, "the daemon is asked while it is mapped");
     drop((file, mapping));
     eventually("the kernel answers by itself", || asked() < LOOKS / 2);
 }

@@ -245,9 +245,26 @@ impl Mirror {
         delay(self.pid(), calls, when, time)
     }
 
+    /// No copy of the pool with this daemon gets its name there until this is dropped.
+    pub fn hold_commits(&self, daemon: u32) -> Tampered {
+        self.hold(daemon, "rename,renameat,renameat2,link,linkat")
+    }
+
+    /// Nothing is written to a copy of the pool with this daemon until this is dropped. Other files are written.
+    pub fn hold_copies(&self, daemon: u32) -> Tampered {
+        self.hold(daemon, "pwrite64")
+    }
+
+    fn hold(&self, daemon: u32, calls: &str) -> Tampered {
+        let copies = self.below().join(".umbrella/tmp");
+        let copies: Vec<_> = (0..20).map(|number| copies.join(format!("move-{daemon}-{number}"))).collect();
+        let copies: Vec<_> = copies.iter().filter_map(|path| path.to_str()).collect();
+        tamper(self.pid(), calls, &format!("delay_enter={HELD}"), &copies)
+    }
+
     /// Only calls that name this, relative to the mirror, are slow.
     pub fn delay_of(&self, path: &str, calls: &str, time: &str) -> Tampered {
-        tamper(self.pid(), calls, &format!("delay_enter={time}"), self.below().join(path).to_str())
+        delay_of(self.pid(), &self.below().join(path), calls, time)
     }
 }
 
@@ -260,27 +277,35 @@ impl Drop for Mirror {
     }
 }
 
+/// A delay that is over when it is dropped: longer than a test takes.
+pub const HELD: &str = "600s";
+
 /// Delays system calls of this kind of a process by `time` microseconds: before they are carried out (`delay_enter`),
 /// or after (`delay_exit`).
 pub fn delay(pid: u32, calls: &str, when: &str, time: &str) -> Tampered {
-    tamper(pid, calls, &format!("{when}={time}"), None)
+    tamper(pid, calls, &format!("{when}={time}"), &[])
+}
+
+/// As [`delay`] before they are carried out, of calls that name this file or have it open.
+pub fn delay_of(pid: u32, file: &Path, calls: &str, time: &str) -> Tampered {
+    tamper(pid, calls, &format!("delay_enter={time}"), &[file.to_str().expect("UTF-8")])
 }
 
 /// System calls of this kind of a process that name `file`, as it names it, fail.
 pub fn fail(pid: u32, calls: &str, error: &str, file: &str) -> Tampered {
-    tamper(pid, calls, &format!("error={error}"), Some(file))
+    tamper(pid, calls, &format!("error={error}"), &[file])
 }
 
 /// All system calls of this kind of a process fail.
 pub fn fail_all(pid: u32, calls: &str, error: &str) -> Tampered {
-    tamper(pid, calls, &format!("error={error}"), None)
+    tamper(pid, calls, &format!("error={error}"), &[])
 }
 
-fn tamper(pid: u32, calls: &str, how: &str, file: Option<&str>) -> Tampered {
+fn tamper(pid: u32, calls: &str, how: &str, files: &[&str]) -> Tampered {
     let mut strace = Command::new("strace");
     strace.args(["-f", "-q", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
     strace.args(["-e", &format!("inject={calls}:{how}"), "-p", &pid.to_string()]);
-    if let Some(file) = file {
+    for file in files {
         strace.args(["-P", file]);
     }
     let strace = strace.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("strace: run `make setup` first");

@@ -14,6 +14,38 @@ use super::{PATIENCE, poll};
 /// `nobody`.
 pub const NOBODY: u32 = 65534;
 
+/// This thread, as the kernel numbers it.
+pub fn thread_id() -> u32 {
+    nix::unistd::gettid().as_raw().cast_unsigned()
+}
+
+/// Waits until a process, or a thread, is blocked in one of these system calls.
+#[track_caller]
+pub fn wait_for_call(process: u32, calls: &[libc::c_long]) {
+    let is_in = || {
+        let told = std::fs::read_to_string(format!("/proc/{process}/syscall")).ok()?;
+        let call = told.split_whitespace().next()?.parse().ok()?;
+        calls.contains(&call).then_some(())
+    };
+    assert!(poll(PATIENCE, is_in).is_some(), "{process} is not blocked in {calls:?}");
+}
+
+/// Whether a child waits: true when it stays blocked in one system call, false when it ends.
+pub fn waits(child: &mut std::process::Child) -> bool {
+    let (path, mut same, mut last) = (format!("/proc/{}/syscall", child.id()), 0, None);
+    let waits = poll(PATIENCE, || {
+        if child.try_wait().expect("it is our child").is_some() {
+            return Some(false);
+        }
+        let now =
+            std::fs::read_to_string(&path).ok().filter(|told| told.starts_with(|first: char| first.is_ascii_digit()));
+        same = if now.is_some() && now == last { same + 1 } else { 0 };
+        last = now;
+        (same >= 10).then_some(true)
+    });
+    waits.expect("it ends, or waits for something")
+}
+
 /// Does something as another user: in a thread of its own, whose credentials (and capabilities) are that user's.
 /// For the kernel a thread is a caller like any process.
 pub fn as_user<T: Send>(uid: u32, gid: u32, groups: &[u32], work: impl FnOnce() -> T + Send) -> T {

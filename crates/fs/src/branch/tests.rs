@@ -304,7 +304,7 @@ fn a_probe_finds_a_vanished_branch_and_its_return() {
     let place = Place::new();
     let branch = place.branch("disk", &place.state());
     branch.bring_online().unwrap();
-    let soon = Duration::from_secs(5);
+    let soon = PATIENCE;
     assert_eq!(branch.probe(soon), ProbeResult::Healthy);
     let away = place.0.path().join("away");
     std::fs::rename(place.dir("disk"), &away).unwrap();
@@ -324,7 +324,7 @@ fn a_suspect_branch_is_looked_at_closely_and_stays_when_it_is_well() {
     branch.bring_online().unwrap();
     assert_eq!(branch.io(|_| Err::<(), _>(Errno::IO)), Err(Errno::IO));
     assert!(branch.is_suspect());
-    assert_eq!(branch.probe(Duration::from_secs(5)), ProbeResult::Healthy);
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
     assert!(!branch.is_suspect());
 }
 

@@ -111,16 +111,23 @@ fn a_truncation_and_an_allocation_beyond_what_may_be_staged_take_the_file_out() 
 #[test]
 fn a_file_that_somebody_has_open_past_the_mount_for_a_moment_leaves_all_the_same() {
     let scene = Scene::new(small_area());
-    let file = scene.put("scanned", b"x");
-    let held = std::fs::File::open(scene.area().join("scanned")).unwrap();
-    let scanner = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(100));
-        drop(held);
+    // It is waited for for a second: where it was closed later than that, nothing is known, and it is done again.
+    let left = (0..5).any(|round| {
+        let name = format!("scanned-{round}");
+        let file = scene.put(&name, b"x");
+        let held = std::fs::File::open(scene.area().join(&name)).unwrap();
+        let scanner = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            drop(held);
+        });
+        let change = AttributeChange { size: Some(49 << 10), ..AttributeChange::default() };
+        let changed = scene.pool.setattr(file, &change);
+        scanner.join().unwrap();
+        let Ok(attr) = changed else { return false };
+        assert_eq!((attr.meta.size, scene.holders(&name)), (49 << 10, vec!["slow"]));
+        true
     });
-    let change = AttributeChange { size: Some(49 << 10), ..AttributeChange::default() };
-    assert_eq!(scene.pool.setattr(file, &change).map(|attr| attr.meta.size), Ok(49 << 10));
-    scanner.join().unwrap();
-    assert_eq!(scene.holders("scanned"), ["slow"]);
+    assert!(left, "it is not waited for");
 }
 
 #[test]

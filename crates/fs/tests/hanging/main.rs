@@ -65,6 +65,19 @@ impl Drop for Frozen {
     }
 }
 
+/// Waits until a thread of this process waits for something: it sleeps whenever it is looked at.
+fn wait_until_it_waits(thread: rustix::thread::Pid) {
+    let path = format!("/proc/self/task/{}/status", thread.as_raw_nonzero());
+    let (begun, mut sleeps) = (Instant::now(), 0);
+    while sleeps < 20 {
+        assert!(begun.elapsed() < PATIENCE, "it does not wait for anything");
+        std::thread::sleep(Duration::from_millis(5));
+        let status = std::fs::read_to_string(&path).expect("it does not end");
+        let asleep = ["State:\tS", "State:\tD"].iter().any(|state| status.contains(state));
+        sleeps = if asleep { sleeps + 1 } else { 0 };
+    }
+}
+
 /// A pool whose branch `slow` is a file system of its own.
 struct Scene {
     pool: Arc<Pool>,
@@ -382,17 +395,24 @@ fn a_directory_that_gets_another_name_waits_for_a_branch_that_hangs_and_nobody_e
     assert!(scene.is_on("a-big", "slow"));
     let renamed = AtomicBool::new(false);
     let looked_up = std::sync::atomic::AtomicUsize::new(0);
+    let (pool, has_new_name) = (&scene.pool, &renamed);
     let (went_on, waited) = scene.while_it_hangs(
         || {
             std::thread::scope(|scope| {
-                scope.spawn(|| scene.pool.unlink(NodeId::ROOT, OsStr::new("a-big")).unwrap());
-                std::thread::sleep(Duration::from_millis(200));
-                scope.spawn(|| {
-                    let (root, replace) = (NodeId::ROOT, Replace::Yes);
-                    scene.pool.rename(root, OsStr::new("old"), root, OsStr::new("new"), replace).unwrap();
-                    renamed.store(true, Ordering::Relaxed);
+                let (tell, threads) = std::sync::mpsc::channel();
+                let removes = tell.clone();
+                scope.spawn(move || {
+                    removes.send(rustix::thread::gettid()).unwrap();
+                    pool.unlink(NodeId::ROOT, OsStr::new("a-big")).unwrap();
                 });
-                std::thread::sleep(Duration::from_millis(200));
+                wait_until_it_waits(threads.recv().unwrap());
+                scope.spawn(move || {
+                    let (root, replace) = (NodeId::ROOT, Replace::Yes);
+                    tell.send(rustix::thread::gettid()).unwrap();
+                    pool.rename(root, OsStr::new("old"), root, OsStr::new("new"), replace).unwrap();
+                    has_new_name.store(true, Ordering::Relaxed);
+                });
+                wait_until_it_waits(threads.recv().unwrap());
                 for _ in 0..100 {
                     scene.pool.lookup(dir, OsStr::new("b-small")).unwrap();
                     looked_up.fetch_add(1, Ordering::Relaxed);

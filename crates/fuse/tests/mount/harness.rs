@@ -210,8 +210,6 @@ impl Mount {
 
     /// How many requests of a kind were answered.
     pub(crate) fn count(&self, operation: &str) -> u64 {
-        // An observer may see it after the caller.
-        std::thread::sleep(Duration::from_millis(30));
         get_xattr(&self.root(), &format!("user.count.{operation}")).unwrap().parse().unwrap()
     }
 }
@@ -305,11 +303,18 @@ fn first_processor() -> PathBuf {
 /// Waits, and fails after a time that nothing should take.
 #[track_caller]
 pub(crate) fn wait_for(what: &str, mut is_there: impl FnMut() -> bool) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     while !is_there() {
         assert!(Instant::now() < until, "{what} did not come");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until a process, or a thread of this one, is blocked in a system call.
+#[track_caller]
+pub(crate) fn wait_for_call(process: u32, call: libc::c_long) {
+    let (path, call) = (format!("/proc/{process}/syscall"), call.to_string());
+    wait_for("the call", || fs::read_to_string(&path).is_ok_and(|text| text.split(' ').next() == Some(&call)));
 }
 
 pub(crate) fn set_xattr(path: &Path, name: &str, value: &[u8]) {

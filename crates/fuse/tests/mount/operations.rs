@@ -244,7 +244,7 @@ fn poll_wakes_when_it_is_told_to(setup: Setup) {
     std::thread::scope(|scope| {
         let polled = scope.spawn(|| {
             let mut wanted = [rustix::event::PollFd::new(&file, rustix::event::PollFlags::IN)];
-            rustix::event::poll(&mut wanted, Some(&rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 })).unwrap()
+            rustix::event::poll(&mut wanted, Some(&rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 })).unwrap()
         });
         wait_for("the poll's request", || mount.count("poll") > 0);
         writer.write_at(b"now", 0).unwrap();
@@ -285,9 +285,11 @@ fn the_mount_can_be_mapped_to_other_ids(setup: Setup) {
         "import ctypes, os, struct, sys\n\
          libc = ctypes.CDLL(None, use_errno=True)\n\
          r, w = os.pipe()\n\
+         there_r, there_w = os.pipe()\n\
          pid = os.fork()\n\
-         if pid == 0:\n    os.close(w)\n    libc.unshare(0x10000000)\n    os.read(r, 1)\n    os._exit(0)\n\
-         import time; time.sleep(0.2)\n\
+         if pid == 0:\n    os.close(w)\n    libc.unshare(0x10000000)\n    os.close(there_w)\n    os.read(r, 1)\n    os._exit(0)\n\
+         os.close(there_w)\n\
+         os.read(there_r, 1)\n\
          open(f'/proc/{{pid}}/uid_map', 'w').write('0 1000 10')\n\
          open(f'/proc/{{pid}}/gid_map', 'w').write('0 1000 10')\n\
          ns = os.open(f'/proc/{{pid}}/ns/user', os.O_RDONLY)\n\

@@ -1,6 +1,7 @@
 //! A file system in memory, with names that do something special:
 //! - `panic` in any directory: the handler panics;
-//! - reads of `gate*` wait until `open-gates` is made, reads of `slow` until they are interrupted;
+//! - reads of `gate*` wait until `open-gates` is made, reads of `slow` until they are interrupted; a file beside the mount
+//!   says how many came to wait;
 //! - writes to `late*` are done at once, and answered when `open-gates` is made;
 //! - writes to `held*` are answered once a thousand of them wait, from another thread;
 //! - `through*` is passed through to the backing file, which is registered once, or for each handle of `through-each`;
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use umbrella_fuse::*;
 
@@ -51,6 +52,8 @@ pub(crate) struct Memory {
     state: Arc<(Mutex<State>, Condvar)>,
     held: Sender<(usize, Reply<Written>)>,
     counts: Arc<Mutex<HashMap<u32, u64>>>,
+    /// Requests of the kinds whose number matters that have come, each before it is answered.
+    begun: Mutex<HashMap<&'static str, u64>>,
     pub(crate) notifier: Arc<OnceLock<Notifier>>,
     work: Sender<String>,
     backing: Option<PathBuf>,
@@ -93,7 +96,29 @@ impl Memory {
         std::thread::spawn(move || orders.iter().for_each(|order| carry_out(&order, to.get().unwrap(), &tree.0)));
         let (backing_files, handles) = (Mutex::default(), AtomicU64::new(1));
         let (waiting, at_gates) = (PathBuf::new(), AtomicU64::new(0));
-        Memory { state, held, counts, notifier, work, backing, backing_files, handles, waiting, at_gates }
+        let begun = Mutex::default();
+        Memory { state, held, counts, begun, notifier, work, backing, backing_files, handles, waiting, at_gates }
+    }
+
+    fn begins(&self, operation: &'static str) {
+        *self.begun.lock().unwrap().entry(operation).or_default() += 1;
+    }
+
+    /// How many requests of a kind the observer has seen. It may see one after who asked has the answer, so it is waited
+    /// for.
+    fn observed(&self, operation: &str) -> u64 {
+        let seen = || {
+            // Without the lock: the answer counts too.
+            let counts = self.counts.lock().unwrap().clone();
+            let of_kind = counts.into_iter().filter(|(number, _)| operation_name(*number) == operation);
+            of_kind.map(|(_, count)| count).sum::<u64>()
+        };
+        let begun = self.begun.lock().unwrap().get(operation).copied().unwrap_or_default();
+        let until = Instant::now() + Duration::from_secs(60);
+        while seen() < begun && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        seen()
     }
 
     fn with<R>(&self, node: NodeId, call: impl FnOnce(&mut Inode) -> Result<R, Errno>) -> Result<R, Errno> {
@@ -207,9 +232,11 @@ impl Memory {
     /// Waits at a gate, or for the interruption of a slow read.
     fn wait(&self, context: &Context<'_>, name: &str) -> Result<(), Errno> {
         let mut state = self.state.0.lock().unwrap();
-        if name.starts_with("gate") {
+        if name.starts_with("gate") || name.starts_with("slow") {
             let waiting = self.at_gates.fetch_add(1, Ordering::Relaxed) + 1;
             let _ = std::fs::write(&self.waiting, waiting.to_string());
+        }
+        if name.starts_with("gate") {
             while !state.gates_open {
                 state = self.state.1.wait(state).unwrap();
             }
@@ -268,6 +295,7 @@ impl Filesystem for Memory {
 
     fn lookup(&self, _context: &Context<'_>, request: Lookup<'_>, reply: Reply<Entry>) {
         assert!(request.name != "panic", "as it was asked for");
+        self.begins("lookup");
         let state = self.state.0.lock().unwrap();
         let found = state.inodes.get(&request.parent.0).and_then(|inode| inode.entries.get(request.name));
         match found {
@@ -406,6 +434,7 @@ impl Filesystem for Memory {
     }
 
     fn read(&self, context: &Context<'_>, request: Read, reply: Reply<Data>) {
+        self.begins("read");
         let name = self.name_of(request.node);
         if context.resent {
             let _ = std::fs::write(self.waiting.with_extension("resent"), "");
@@ -425,6 +454,7 @@ impl Filesystem for Memory {
     }
 
     fn write(&self, context: &Context<'_>, request: Write<'_>, reply: Reply<Written>) {
+        self.begins("write");
         assert!(request.data.as_ptr().addr().is_multiple_of(4096), "data begins at a page");
         let written = self.with(request.node, |inode| {
             let end = request.offset as usize + request.data.len();
@@ -493,11 +523,7 @@ impl Filesystem for Memory {
     fn getxattr(&self, _context: &Context<'_>, request: GetXattr<'_>, reply: Reply<Xattr>) {
         let name = request.name.to_string_lossy();
         if let Some(operation) = name.strip_prefix("user.count.") {
-            // Without the lock: the answer counts too.
-            let counts = self.counts.lock().unwrap().clone();
-            let of_kind = counts.into_iter().filter(|(number, _)| operation_name(*number) == operation);
-            let sum: u64 = of_kind.map(|(_, count)| count).sum();
-            return reply.value(request.size, sum.to_string().as_bytes());
+            return reply.value(request.size, self.observed(operation).to_string().as_bytes());
         }
         if name == "user.retrieved" {
             let retrieved = self.state.0.lock().unwrap().retrieved.clone();

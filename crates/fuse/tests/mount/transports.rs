@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{DEV, Mount, RING, SLACK, Setup, blocked_readers, pin, wait_for};
+use crate::harness::{DEV, Mount, RING, SLACK, Setup, blocked_readers, pin, wait_for, wait_for_call};
 use crate::on_both_transports;
 
 on_both_transports! {
@@ -46,7 +46,7 @@ fn a_read_that_waits_can_be_interrupted(setup: Setup) {
     let mount = Mount::new(setup);
     File::create(mount.path("slow")).unwrap();
     let mut reader = blocked_readers(&mount, "slow", 1, 0);
-    std::thread::sleep(Duration::from_millis(100));
+    wait_for("the reader", || mount.file("waiting").exists());
     // SAFETY: a signal to a child of ours.
     unsafe { libc::kill(reader[0].id() as i32, libc::SIGTERM) };
     wait_for("the end of the reader", || reader[0].try_wait().unwrap().is_some());
@@ -72,7 +72,7 @@ fn a_loop_device_keeps_its_data_in_a_file_of_the_mount(setup: Setup) {
     let mount = Mount::new(setup);
     File::create(mount.path("disk")).unwrap().set_len(8 << 20).unwrap();
     let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new("timeout").args(["20", program]).args(arguments).output().unwrap();
+        let output = Command::new("timeout").args(["60", program]).args(arguments).output().unwrap();
         assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
@@ -225,7 +225,7 @@ fn a_server_that_is_killed_leaves_no_one_waiting(setup: Setup) {
     let mut mount = Mount::new(setup);
     File::create(mount.path("gate")).unwrap();
     let mut readers = blocked_readers(&mount, "gate", 10, 0);
-    std::thread::sleep(Duration::from_millis(50));
+    wait_for("the readers", || fs::read_to_string(mount.file("waiting")).is_ok_and(|text| text == "10"));
     mount.child.kill().unwrap();
     wait_for("the server's end", || mount.child.try_wait().unwrap().is_some());
     for reader in &mut readers {
@@ -242,7 +242,11 @@ fn a_file_system_that_is_killed_while_its_queues_grow_ends() {
         let mut mount = Mount::new(RING);
         File::create(mount.path("gate")).unwrap();
         let mut readers = blocked_readers(&mount, "gate", 40, 0);
-        std::thread::sleep(Duration::from_millis(run % 7 * 15));
+        let enough = run % 7 * 6;
+        wait_for("some readers", || {
+            let waiting = fs::read_to_string(mount.file("waiting")).unwrap_or_default();
+            waiting.parse::<u64>().unwrap_or(0) >= enough
+        });
         mount.child.kill().unwrap();
         let since = Instant::now();
         wait_for("the server's end", || mount.child.try_wait().unwrap().is_some());
@@ -287,10 +291,10 @@ fn a_session_that_is_dropped_leaves_no_caller_waiting() {
         let session = umbrella_fuse::Session::mount(Nothing, at.path(), &spec, config).unwrap();
         let notifier = session.notifier();
         let mut caller = Command::new("stat").arg("-f").arg(at.path()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        wait_for_call(caller.id(), libc::SYS_statfs);
         assert!(caller.try_wait().unwrap().is_none(), "nobody answers");
         drop(session);
-        let until = Instant::now() + Duration::from_secs(10);
+        let until = Instant::now() + Duration::from_secs(60);
         while caller.try_wait().unwrap().is_none() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -311,7 +315,7 @@ fn the_example_shows_its_file_and_ends_with_the_unmount() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = Command::new(program).arg(folder.path()).spawn().unwrap();
     let script = r#"until mountpoint -q "$0"; do sleep 0.01; done; ls "$0"; cat "$0/hello"; umount "$0""#;
-    let output = Command::new("timeout").args(["20", "sh", "-c", script]).arg(folder.path()).output().unwrap();
+    let output = Command::new("timeout").args(["60", "sh", "-c", script]).arg(folder.path()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "hello\nHello from user space.\n");
     assert!(child.wait().unwrap().success());
 }

@@ -1,6 +1,7 @@
 //! What happens while a drain, a flush or a record is under way: a gate holds one call of a device until the test has
 //! done the rest.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
@@ -458,25 +459,52 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
 /// well.
 struct TellsOne {
     inner: Memory,
-    is_failing: std::sync::atomic::AtomicBool,
+    is_failing: AtomicBool,
+    /// The flush that fails has begun.
+    has_begun: AtomicBool,
+    /// It ends.
+    ends: AtomicBool,
 }
 
 impl BlockDevice for TellsOne {
     crate::forward!(inner: geometry, read, write, discard, write_zeroes);
 
     fn flush(&self) -> Result<(), BlockError> {
-        if self.is_failing.swap(false, std::sync::atomic::Ordering::SeqCst) {
-            std::thread::sleep(Duration::from_millis(200));
+        if self.is_failing.swap(false, Ordering::SeqCst) {
+            self.has_begun.store(true, Ordering::SeqCst);
+            until(&self.ends);
             return Err(BlockError::io(&"it".into(), Operation::Flush, None, rustix::io::Errno::IO.into()));
         }
         Ok(())
     }
 }
 
+fn until(it_is_so: &AtomicBool) {
+    let begun = Instant::now();
+    while !it_is_so.load(Ordering::SeqCst) {
+        assert!(begun.elapsed() < PATIENCE, "it never comes to that");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Returns when a thread has ended, or waits: it sleeps, and nothing wakes it through many looks.
+fn until_it_waits<T>(thread: rustix::thread::Pid, work: &ScopedJoinHandle<'_, T>) {
+    let path = format!("/proc/self/task/{}/status", thread.as_raw_nonzero());
+    let (begun, mut same, mut last) = (Instant::now(), 0, None);
+    while !work.is_finished() && same < 20 {
+        assert!(begun.elapsed() < PATIENCE, "it neither waits nor ends");
+        std::thread::sleep(Duration::from_millis(2));
+        let now = std::fs::read_to_string(&path).ok().filter(|status| status.contains("State:\tS"));
+        same = if now.is_some() && now == last { same + 1 } else { 0 };
+        last = now;
+    }
+}
+
 #[test]
 fn of_two_flushes_at_once_none_returns_well_when_one_fails() {
     for fails_on_disk in [true, false] {
-        let tells_one = |memory| Arc::new(TellsOne { inner: memory, is_failing: false.into() });
+        let no = AtomicBool::default;
+        let tells_one = |memory| Arc::new(TellsOne { inner: memory, is_failing: no(), has_begun: no(), ends: no() });
         let (disk, flash) = (tells_one(Memory::new(sectors(8000 + TAG_SECTORS))), tells_one(flash_of(LEAST_LOG)));
         let halves = || (half("disk", disk.clone()), half("flash", flash.clone()));
         create(&halves().0, &halves().1).expect("an empty pair can be made");
@@ -488,16 +516,19 @@ fn of_two_flushes_at_once_none_returns_well_when_one_fails() {
         }
         hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("there is room");
         let failing = if fails_on_disk { &disk } else { &flash };
-        failing.is_failing.store(true, std::sync::atomic::Ordering::SeqCst);
+        failing.is_failing.store(true, Ordering::SeqCst);
         let flushed = std::thread::scope(|scope| {
-            let both = [0, 50].map(|after| {
-                let hybrid = &hybrid;
-                scope.spawn(move || {
-                    std::thread::sleep(Duration::from_millis(after));
-                    hybrid.flush()
-                })
+            let first = starts(scope, || hybrid.flush());
+            until(&failing.has_begun);
+            let (tell, thread) = std::sync::mpsc::channel();
+            let hybrid = &hybrid;
+            let second = starts(scope, move || {
+                tell.send(rustix::thread::gettid()).expect("somebody listens");
+                hybrid.flush()
             });
-            both.map(|flush| flush.join().expect("it does not panic"))
+            until_it_waits(thread.recv().expect("it begins"), &second);
+            failing.ends.store(true, Ordering::SeqCst);
+            [first, second].map(ends)
         });
         assert!(flushed.iter().all(Result::is_err), "on disk: {fails_on_disk}: {flushed:?}");
     }

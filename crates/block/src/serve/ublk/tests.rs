@@ -191,7 +191,7 @@ impl BlockDevice for Told {
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         if let Some((arrived, leave)) = &self.gate {
             arrived.send(()).expect("the test listens");
-            let _ = leave.lock().recv_timeout(Duration::from_secs(10));
+            let _ = leave.lock().recv_timeout(Duration::from_secs(60));
         }
         buffer.fill(7);
         self.note(Call::Read(at, buffer.len()))
@@ -322,7 +322,7 @@ fn as_many_calls_are_under_way_as_there_are_threads_and_all_are_answered() {
             desk.give(RequestTag(tag), request(RequestKind::Read, Flags::empty()));
         }
         for _ in 0..2 {
-            arrivals.recv_timeout(Duration::from_secs(10)).expect("two calls are under way at once");
+            arrivals.recv_timeout(Duration::from_secs(60)).expect("two calls are under way at once");
         }
         assert!(desk.results().is_empty());
         desk.close();

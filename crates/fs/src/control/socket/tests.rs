@@ -148,7 +148,7 @@ fn a_client_that_does_not_read_ends_its_work_and_holds_no_thread() {
     let serving = Listener::bind(&path).unwrap().serve_readers(Talkative(heard), Duration::from_millis(100));
     let mut client = UnixStream::connect(&path).unwrap();
     client.write_all(b"7\n").unwrap();
-    assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(false));
+    assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(false));
     let clients = Arc::clone(&serving.clients);
     drop(serving);
     assert_eq!(*clients.number.lock(), 0, "its thread has ended");

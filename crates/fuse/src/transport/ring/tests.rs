@@ -52,7 +52,7 @@ mod live {
         let readers = DeviceReaders::new(device, server, limits);
         let served = std::thread::spawn(move || readers.run());
         let output =
-            Command::new("timeout").args(["10", "stat", "-f", "-c", "%b"]).arg(folder.path()).output().unwrap();
+            Command::new("timeout").args(["60", "stat", "-f", "-c", "%b"]).arg(folder.path()).output().unwrap();
         unmounter.unmount().unwrap();
         served.join().unwrap().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "4711");
