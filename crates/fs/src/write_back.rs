@@ -116,8 +116,8 @@ impl Flushers {
     }
 }
 
-/// Makes a copy to a branch, which the flusher follows while it grows. With `CopyLocks::Nothing` it waits for room like any
-/// writer. A copy that is synced when it is made is clean then.
+/// Makes a copy to a branch, which the flusher follows while it grows. With `CopyLocks::Nothing` it waits for room like
+/// any writer. A copy that is synced when it is made is clean then.
 pub(crate) fn copy_within_limit<T>(
     flusher: Option<Arc<Flusher>>,
     holds: CopyLocks,

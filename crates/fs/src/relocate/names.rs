@@ -14,8 +14,8 @@
 //! first intent is gone, and the next mount may have the silent branch alone. That branch does not know of the second
 //! intent, so names may be unchanged on one branch and changed on another.
 //!
-//! Each call to a branch that may hang returns ([`BranchCaller`]), late and with an error. That one call may still take effect
-//! then; nothing comes after it.
+//! Each call to a branch that may hang returns ([`BranchCaller`]), late and with an error. That one call may still take
+//! effect then; nothing comes after it.
 
 use std::ffi::OsString;
 use std::os::fd::AsFd;

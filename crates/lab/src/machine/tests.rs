@@ -614,7 +614,8 @@ fn any_step() -> impl Strategy<Value = FileOperation> {
             .prop_map(|(n, offset, size)| {
                 FileOperation::Read { file: file(n), offset: ByteSize(offset), size: ByteSize(size) }
             }),
-        1 => (0u64..6, 0u64..800_000).prop_map(|(n, size)| FileOperation::Truncate { file: file(n), size: ByteSize(size) }),
+        1 => (0u64..6, 0u64..800_000)
+            .prop_map(|(n, size)| FileOperation::Truncate { file: file(n), size: ByteSize(size) }),
         1 => (0u64..6).prop_map(|n| FileOperation::Fsync { file: file(n) }),
         1 => (0u64..6).prop_map(|n| FileOperation::Delete { file: file(n) }),
         1 => (0u64..20).prop_map(think),
@@ -677,7 +678,8 @@ proptest! {
     ) {
         let clients: Vec<Vec<FileOperation>> =
             scripts.into_iter().enumerate().map(|(client, steps)| lawful(steps, client as u64)).collect();
-        let operations: usize = clients.iter().flatten().filter(|step| !matches!(step, FileOperation::Think { .. })).count();
+        let operations: usize =
+            clients.iter().flatten().filter(|step| !matches!(step, FileOperation::Think { .. })).count();
         for info in policies().iter().filter(|info| !info.offline) {
             let setup = Scenario { policy: info.name, memory_pages, staging, allocation, read_ahead, ..Scenario::default() };
             let outcome = run(&setup, clients.clone());

@@ -2,10 +2,10 @@
 //! decisions made here, so that both name the same winner.
 //!
 //! Outcomes of one input form a [`Group`]; its first row is the baseline for the others. In a sweep the baseline is the
-//! first row with the same values of the swept parameters. Outcomes that differ only by the seed are one [`ComparisonRow`], whose
-//! figures are means. One seed is one sample, and where the seeds of two rows overlap there is no difference. A label
-//! is the policy and whatever else differs inside the group. Runs that were cut short win nothing and are in no mean:
-//! their figures are those of a shorter run.
+//! first row with the same values of the swept parameters. Outcomes that differ only by the seed are one
+//! [`ComparisonRow`], whose figures are means. One seed is one sample, and where the seeds of two rows overlap there is
+//! no difference. A label is the policy and whatever else differs inside the group. Runs that were cut short win
+//! nothing and are in no mean: their figures are those of a shorter run.
 
 mod verdict;
 
