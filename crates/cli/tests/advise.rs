@@ -216,8 +216,8 @@ fn wait_for_more(made: &AtomicU64, more: u64) {
     eventually("there are requests", || made.load(Ordering::Relaxed) >= enough);
 }
 
-/// Writes 16 KiB at random places of a file of 256 MiB around the page cache, as long as `what` takes, which can see how
-/// often.
+/// Writes 16 KiB at random places of a file of 256 MiB around the page cache, as long as `what` takes, which can see
+/// how often.
 fn while_written<T>(file: &Path, what: impl FnOnce(&AtomicU64) -> T) -> T {
     let (stop, made) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {

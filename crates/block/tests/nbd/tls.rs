@@ -286,8 +286,8 @@ fn a_client_that_takes_no_answer_is_let_go() {
     let limits = Limits { pause: Duration::from_millis(300), ..Limits::default() };
     let served = Encrypted::new(memory(), certificates.tls(false), limits);
     let uri = served.uri("nbds", certificates.of_a_stranger().path());
-    // More than all buffers on the way hold, and good-byes after what only some of them hold. A client that stands still
-    // while it asks is let go before it has asked for all.
+    // More than all buffers on the way hold, and good-byes after what only some of them hold. A client that stands
+    // still while it asks is let go before it has asked for all.
     let asks = |count: u32, bye: &str| {
         let reads = format!("for at in range({count}): h.aio_pread(nbd.Buffer(1 << 19), at % 8 << 20)");
         format!("try:\n {reads}\n {bye}\nexcept nbd.Error: pass")

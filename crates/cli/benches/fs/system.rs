@@ -257,9 +257,8 @@ fn configuration(mount: &Path, branches: &[PathBuf], rules: Rules, system: Syste
     let passthrough = system != System::UmbrellaMediated;
     // What no rule names goes back to a default list of one, and stays where it is on one of several.
     let default = match rules {
-        Rules::BySize { .. } => "\"a\"",
         Rules::MostFree(_) => "\"disks\"",
-        Rules::Overflow | Rules::ByInode(_) | Rules::ByName(_) => "\"a\"",
+        Rules::BySize { .. } | Rules::Overflow | Rules::ByInode(_) | Rules::ByName(_) => "\"a\"",
         _ => "\"a\", \"b\"",
     };
     let mount = mount.display();

@@ -160,8 +160,8 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Counts bytes that were read or written through the daemon. `Some`, for each full portion of them: the bytes since
-    /// the last `Some`.
+    /// Counts bytes that were read or written through the daemon. `Some`, for each full portion of them: the bytes
+    /// since the last `Some`.
     pub(crate) fn note_transfer(&self, bytes: usize) -> Option<ByteSize> {
         let before = self.transferred.fetch_add(bytes as u64, Ordering::Relaxed);
         let portions = |bytes: u64| bytes / COUNTED_BYTES.0;

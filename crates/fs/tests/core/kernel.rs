@@ -12,6 +12,9 @@ use umbrella_units::Timestamp;
 use crate::bench::{Bench, FakeKernel, Ground};
 use crate::races::{WRITE, put};
 
+/// Its name, the nodes that it concerns, and the change itself.
+type NamedChange<'a> = (&'a str, &'a [NodeId], &'a dyn Fn() -> OpResult<()>);
+
 struct Scene {
     pool: Arc<Pool>,
     told: Arc<Mutex<Vec<NodeId>>>,
@@ -90,7 +93,7 @@ fn the_kernel_forgets_attributes_that_a_reply_on_its_way_may_bring_back() {
     let exchange = |from: &str, with: &str| there_and_back((one, from), (two, with), Replace::Exchange);
     let set = |node| pool.setxattr(node, name("user.one"), b"1", XattrFlags::empty());
     let allocate = || pool.fallocate(opened.handle, FallocateFlags::KEEP_SIZE, 0, 8192, false);
-    let changes: [(&str, &[NodeId], &dyn Fn() -> OpResult<()>); 8] = [
+    let changes: [NamedChange<'_>; 8] = [
         ("space is allocated", &[file], &allocate),
         ("an attribute of a file is set", &[file], &|| set(file)),
         ("an attribute of a directory is set", &[one], &|| set(one)),

@@ -405,6 +405,7 @@ impl World {
         check::branches_are_there(self)
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(crate) fn apply(&mut self, op: Op) -> Done {
         let here = self.away.is_none();
         match op {

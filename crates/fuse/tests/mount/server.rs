@@ -1,7 +1,7 @@
 //! A file system in memory, with names that do something special:
 //! - `panic` in any directory: the handler panics;
-//! - reads of `gate*` wait until `open-gates` is made, reads of `slow` until they are interrupted; a file beside the mount
-//!   says how many came to wait;
+//! - reads of `gate*` wait until `open-gates` is made, reads of `slow` until they are interrupted; a file beside the
+//!   mount says how many came to wait;
 //! - writes to `late*` are done at once, and answered when `open-gates` is made;
 //! - writes to `held*` are answered once a thousand of them wait, from another thread;
 //! - `through*` is passed through to the backing file, which is registered once, or for each handle of `through-each`;
@@ -104,8 +104,8 @@ impl Memory {
         *self.begun.lock().unwrap().entry(operation).or_default() += 1;
     }
 
-    /// How many requests of a kind the observer has seen. It may see one after who asked has the answer, so it is waited
-    /// for.
+    /// How many requests of a kind the observer has seen. It may see one after who asked has the answer, so it is
+    /// waited for.
     fn observed(&self, operation: &str) -> u64 {
         let seen = || {
             // Without the lock: the answer counts too.

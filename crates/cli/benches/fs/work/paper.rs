@@ -1,5 +1,6 @@
 //! What chapter V of the UmbrellaFS dissertation measures of the file system itself (figures 14 to 17 and 22).
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -82,15 +83,16 @@ fn write_program(place: &Path, sources: usize) -> Result<()> {
     for number in 0..20 {
         fs::write(place.join(format!("include/h{number}.h")), format!("int shared{number}(int);\n").repeat(50))?;
     }
-    let includes: String = (0..20).map(|number| format!("#include \"h{number}.h\"\n")).collect();
+    let mut includes = String::new();
+    for number in 0..20 {
+        writeln!(includes, "#include \"h{number}.h\"")?;
+    }
     for number in 0..sources {
-        let functions: String = (0..40)
-            .map(|at| {
-                format!(
-                    "int f{number}_{at}(int x) {{ int s = 0; for (int i = 0; i < x; i++) s += i * {at}; return s; }}\n"
-                )
-            })
-            .collect();
+        let mut functions = String::new();
+        for at in 0..40 {
+            let body = format!("int s = 0; for (int i = 0; i < x; i++) s += i * {at}; return s;");
+            writeln!(functions, "int f{number}_{at}(int x) {{ {body} }}")?;
+        }
         fs::write(place.join(format!("s{number}.c")), format!("#include <stdio.h>\n{includes}{functions}"))?;
     }
     fs::write(place.join("main.c"), "int main(void) { return 0; }\n")?;
