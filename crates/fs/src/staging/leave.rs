@@ -82,13 +82,13 @@ pub(crate) struct Heading {
 impl Staging {
     /// Takes a file out of the staging area; done when it is not there.
     pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
-        let Some(area) = &self.staged.area else { return Ok(()) };
+        let Some(area) = self.staged.area() else { return Ok(()) };
         self.leave_by(area, node, &mut Tried::nothing(area), &Reach::ANY).map(drop)
     }
 
     /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
     pub(crate) fn leave_to(&self, branch: BranchId, mut leaving: Leaving) -> Outcome {
-        let Some(area) = &self.staged.area else { return Outcome::Left };
+        let Some(area) = self.staged.area() else { return Outcome::Left };
         let alive = || self.workers.gets_on(branch);
         let reach = Reach { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive), grows_to: 0 };
         match self.leave_by(area, &leaving.node, &mut leaving.tried, &reach) {
@@ -196,7 +196,7 @@ impl Staging {
     /// created, for what rules on size and the like want may not be able to keep it.
     pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
         let need = ByteSize(meta.blocks * 512);
-        let area = self.staged.area.as_ref();
+        let area = self.staged.area();
         let xattrs = area.and_then(|area| self.placement.xattrs(path, meta, &area.branch));
         let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, meta.btime) };
         let mut heading = Heading { rule: None, target: None };
@@ -227,7 +227,7 @@ impl Staging {
 
     /// As [`Staging::leave_now`], before it gets this size.
     pub(crate) fn leave_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
-        let Some(area) = &self.staged.area else { return Ok(()) };
+        let Some(area) = self.staged.area() else { return Ok(()) };
         let reach = Reach { grows_to, ..Reach::ANY };
         self.leave_by(area, node, &mut Tried::nothing(area), &reach).map(drop).map_err(failed)
     }
@@ -262,7 +262,7 @@ impl Staging {
 
     /// Takes the files of a directory out of volatile staging, because it is made durable.
     pub(crate) fn leave_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
-        let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
+        let Some(area) = self.staged.area().filter(|area| area.spec.volatile) else { return Ok(()) };
         self.take_back_staged()?;
         let known =
             |branch| dir.dir().is_some_and(|dir| dir.state.read().copies.iter().any(|copy| copy.branch == branch));
@@ -287,7 +287,7 @@ impl Staging {
     /// Takes everything out of volatile staging, because everything is made durable. The first failure is told, after
     /// all were tried.
     pub(crate) fn leave_all_for_sync(&self) -> OpResult<()> {
-        let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
+        let Some(area) = self.staged.area().filter(|area| area.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
         // First what can leave by itself. Then each that is still there: who syncs waits for it, and is told why it
         // cannot.
@@ -309,7 +309,7 @@ impl Staging {
     /// Takes in what an earlier mount left in the area, once; out of volatile memory it is to leave at once. Who comes
     /// while it is being done waits.
     pub(crate) fn take_back_staged(&self) -> OpResult<()> {
-        let Some(area) = &self.staged.area else { return Ok(()) };
+        let Some(area) = self.staged.area() else { return Ok(()) };
         let mut done = self.taken_back.lock();
         if *done {
             return Ok(());
@@ -362,7 +362,7 @@ impl Staging {
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
     pub(crate) fn close_staging(&self) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.area() else { return };
         area.open.store(false, Ordering::Relaxed);
         let hanging = loop {
             self.empty_staging();
@@ -423,7 +423,7 @@ impl Staging {
 
     /// All that waits goes to its branch, as far as it can without waiting for a branch that hangs.
     pub(crate) fn empty_staging(&self) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.area() else { return };
         if let Err(error) = self.take_back_staged() {
             tracing::error!(%error, "the staging area cannot be listed");
         }
@@ -477,7 +477,7 @@ impl Staging {
 
     /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.
     fn walk_staged(&self, tell: &mut Visit<'_>) -> OpResult<()> {
-        let Some(area) = &self.staged.area else { return Ok(()) };
+        let Some(area) = self.staged.area() else { return Ok(()) };
         let mut stack = vec![(Pinned::root(&self.tree), DirAt::root(&area.branch)?, None::<OsString>)];
         while let Some((above, dir, name)) = stack.pop() {
             // Opened when it is its turn: what waits holds no descriptor of its own.

@@ -302,7 +302,7 @@ impl Staging {
 
     /// A worker's work on one file; where others could not leave before, it is left for another time.
     fn destage_one(&self, branch: BranchId, leaving: Leaving, is_hopeless: bool) -> Outcome {
-        let Some(area) = &self.staged.area else { return Outcome::Left };
+        let Some(area) = self.staged.area() else { return Outcome::Left };
         if self.context.is_stopping() {
             return Outcome::Stays;
         }
