@@ -23,7 +23,7 @@ const OLD_ENOUGH: Duration = Duration::from_millis(2500);
 
 /// Two used disks and a pool over them that is not mounted yet.
 fn used() -> ([Disk; 2], Builder) {
-    let disks = [Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB)];
+    let disks = [Disk::ext4(32 * MIB), Disk::ext4(32 * MIB)];
     let write = |disk: usize, path: &str, content: &str, second: u64| {
         let path = disks[disk].path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -162,6 +162,9 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A reload needs a staging area, and there can be none.
+    #[error("nothing is reloaded: {0}")]
+    NoStagingArea(#[source] Box<Error>),
     /// Not everything could be made durable.
     #[error("not everything is on disk: {0}")]
     Sync(#[source] OpError),

@@ -95,7 +95,7 @@ impl Pool {
         }
         let rules = ActiveRules::bind(rules, &branches)?;
         let id = BranchId(branches.len() as u16);
-        let staging = area::open(&context.settings(), &rules.rules, (state_dir, state), id)?;
+        let staging = area::open_at_mount(&context.settings(), &rules.rules, state, id)?;
         branches.extend(staging.as_ref().map(|staging| Arc::clone(&staging.branch)));
         let staging_id = staging.as_ref().map(|staging| staging.branch.id);
         let branches = Branches::new(&context, branches, staging_id);
@@ -145,16 +145,15 @@ impl Pool {
         }
         let mover =
             |number: usize| -> (String, PoolTask) { (format!("mover-{number}"), |pool| pool.migrate.run_mover()) };
-        let others: [(&str, PoolTask); 5] = [
+        let others: [(&str, PoolTask); 6] = [
             ("revisits", |pool| pool.migrate.run_revisits()),
             ("monitor", |pool| pool.admin.run_monitor()),
             ("disk-errors", |pool| pool.admin.run_disk_errors()),
             ("enforcer", |pool| pool.migrate.run_schedule()),
             ("fill-levels", |pool| pool.admin.run_fill_levels()),
+            ("staging", |pool| pool.staging.run()),
         ];
-        let staging: Option<(&str, PoolTask)> =
-            self.placement.staged.area.is_some().then_some(("staging", |pool| pool.staging.run()));
-        let others = others.into_iter().chain(staging).map(|(name, work)| (name.to_owned(), work));
+        let others = others.into_iter().map(|(name, work): (&str, PoolTask)| (name.to_owned(), work));
         (0..MOVERS).map(mover).chain(others).collect()
     }
 

@@ -10,7 +10,12 @@ use crate::{On, last_read_days_ago};
 
 /// A pool over tmpfs branches of these sizes, in MiB; new files go to the group of all of them, which has these keys.
 fn grouped<const N: usize>(branches: [(&str, u64); N], keys: &str) -> On<N> {
-    let disks = branches.map(|(_, size)| Disk::tmpfs(size * MIB));
+    grouped_on(Disk::tmpfs, branches, keys)
+}
+
+/// As [`grouped`], over branches of another kind.
+fn grouped_on<const N: usize>(disk: fn(u64) -> Disk, branches: [(&str, u64); N], keys: &str) -> On<N> {
+    let disks = branches.map(|(_, size)| disk(size * MIB));
     let mut builder = Pool::builder().default(&["all"]);
     for ((name, _), disk) in branches.iter().zip(&disks) {
         builder = builder.branch(name, disk.path());
@@ -29,7 +34,7 @@ fn places(pool: &Pool, files: &[&str]) -> Vec<String> {
 
 #[test]
 fn a_season_stays_on_one_disk_while_another_has_more_room() {
-    let pool = grouped([("a", 32), ("b", 40)], "together = \"/TV/*/*\"");
+    let pool = grouped_on(Disk::ext4, [("a", 40), ("b", 48)], "together = \"/TV/*/*\"");
     fs::create_dir_all(pool.join("TV/Show/S1")).unwrap();
     fs::create_dir_all(pool.join("TV/Show/S2")).unwrap();
     fs::write(pool.join("TV/Show/S1/e1"), bytes(1, 4 * MIB)).unwrap();
@@ -219,7 +224,7 @@ fn existing_paths_are_preferred_kept_to_or_climbed() {
 
 #[test]
 fn nothing_moves_on_two_used_disks_that_become_a_group() {
-    let disks = [Disk::tmpfs(16 * MIB), Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB)];
+    let disks = [16, 32, 32].map(|size| Disk::ext4(size * MIB));
     let mut lists = Vec::new();
     for (number, disk) in disks.iter().enumerate().take(2) {
         for dir in ["TV/Show/S1", "music"] {

@@ -1,14 +1,18 @@
 //! `umbrella rules reload`: every key but those that only a mount takes up is in force at once, and what changes is
 //! shown first.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use serde_json::Value;
 
 use crate::support::disk::Disk;
 use crate::support::pool::{Pool, text};
+use crate::support::tree::files_below;
 use crate::support::{MIB, bytes, eventually};
 use crate::{On, disks, names, pool};
 
@@ -296,16 +300,170 @@ fn staging_can_be_switched_off_and_on_again() {
     assert!(why.contains("staging.path"), "{why}");
 }
 
+/// Where small files go to one branch and large ones to the other.
+const BY_SIZE: &str = "[[rule]]\nwhen = { size = \"< 64KiB\" }\nto = [\"b\"]\n";
+
 #[test]
-fn a_staging_section_for_a_pool_that_was_mounted_without_one_is_refused_as_a_whole() {
+fn a_staging_section_that_is_added_lets_new_files_wait_while_others_are_written() {
     let (_disks, builder) = disks(["a"]);
     let mut pool = builder.stages_by_default().mount();
-    pool.write_keys("cache_timeout = \"7s\"\n[staging]\nmode = \"always\"\n");
+    put(&pool, "before");
+    let mut open = OpenOptions::new().append(true).open(pool.join("before")).unwrap();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let (pool_dir, stop) = (pool.mount_point(), &stop);
+        let writer = scope.spawn(move || {
+            let mut written = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let path = pool_dir.join(format!("written {written}"));
+                fs::write(&path, bytes(written, 5000)).unwrap();
+                assert_eq!(fs::read(&path).unwrap(), bytes(written, 5000));
+                written += 1;
+            }
+            written
+        });
+        pool.write_keys("cache_timeout = \"7s\"\n[staging]\nmode = \"always\"\nmax_age = \"1h\"\n");
+        let expected = ["cache_timeout: 1h -> 7s", "staging.mode: auto -> always", "staging.max_age: 30s -> 1h"];
+        assert_eq!(changes(&pool), expected);
+        open.write_all(b" and after").unwrap();
+        drop(open);
+        put(&pool, "waits");
+        stop.store(true, Ordering::Relaxed);
+        assert!(writer.join().unwrap() > 0);
+    });
+    assert!(!pool.on("a", "waits").exists());
+    assert_eq!(fs::read_to_string(pool.join("waits")).unwrap(), "waits");
+    assert_eq!(fs::read_to_string(pool.on("a", "before")).unwrap(), "before and after");
+    let staging = pool.status().staging.unwrap();
+    assert!(staging.accepts && staging.files > 0, "{staging:?}");
+
+    // Its scheduler runs: a shorter age holds.
+    pool.write_keys("cache_timeout = \"7s\"\n[staging]\nmode = \"always\"\nmax_age = \"100ms\"\n");
+    assert_eq!(changes(&pool), ["staging.max_age: 1h -> 100ms"]);
+    eventually("what waited leaves", || pool.on("a", "waits").exists());
+
+    // The section goes away, and comes back.
+    pool.write_keys("cache_timeout = \"7s\"\n");
+    assert_eq!(changes(&pool), ["staging.mode: always -> auto", "staging.max_age: 100ms -> 30s"]);
+    put(&pool, "direct");
+    assert!(pool.on("a", "direct").exists());
+    pool.write_keys("cache_timeout = \"7s\"\n[staging]\nmode = \"always\"\nmax_age = \"1h\"\n");
+    pool.say(RELOAD);
+    put(&pool, "waits again");
+    assert!(!pool.on("a", "waits again").exists());
+    pool.write_keys(
+        "cache_timeout = \"7s\"\n[staging]\nmode = \"always\"\nmax_age = \"1h\"\npath = \"/tmp/elsewhere\"\n",
+    );
     let why = refused(&pool);
-    assert!(why.contains("[staging] cannot change while the pool is mounted"), "{why}");
-    put(&pool, "file");
-    assert!(pool.on("a", "file").exists());
+    assert!(why.contains("staging.path cannot change while the pool is mounted"), "{why}");
+    let area = pool.status().staging.unwrap().path;
+    pool.stop();
+    assert_eq!(fs::read_to_string(pool.on("a", "waits again")).unwrap(), "waits again");
+    assert!(!area.exists(), "an unmount takes the area away");
+}
+
+#[test]
+fn rules_that_come_to_need_a_size_let_new_files_wait_for_it() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let mut pool = builder.stages_by_default().mount();
+    assert!(pool.status().staging.is_none());
+    pool.load_rules(BY_SIZE);
+    let mut open = File::create(pool.join("file")).unwrap();
+    open.write_all(b"little").unwrap();
+    assert_eq!(pool.found_on("file"), [""; 0]);
+    drop(open);
+    pool.expect_on("b", "file");
+    assert_eq!(pool.moves(), 0, "it was on no wrong branch");
     pool.remount();
+    assert_eq!(fs::read_to_string(pool.join("file")).unwrap(), "little");
+}
+
+#[test]
+fn what_waits_in_an_area_that_a_reload_opened_outlives_a_kill() {
+    for keeps_section in [true, false] {
+        let (_disks, builder) = disks(["a"]);
+        let mut pool = builder.stages_by_default().mount();
+        pool.write_keys("[staging]\nmode = \"always\"\nmax_age = \"1h\"\n");
+        pool.say(RELOAD);
+        fs::create_dir(pool.join("dir")).unwrap();
+        put(&pool, "dir/waits");
+        assert!(!pool.on("a", "dir/waits").exists());
+        pool.kill_9();
+        if !keeps_section {
+            pool.write_keys("");
+        }
+        pool.start();
+        assert_eq!(fs::read_to_string(pool.join("dir/waits")).unwrap(), "dir/waits");
+        pool.expect_on("a", "dir/waits");
+        let area = pool.status().staging.unwrap();
+        assert_eq!(area.accepts, keeps_section);
+        pool.stop();
+        assert!(!area.path.exists());
+    }
+}
+
+#[test]
+fn an_area_that_a_kill_left_half_made_is_used_by_the_next_mount() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.stages_by_default().mount();
+    let at = pool.dir().join("area");
+    fs::create_dir(&at).unwrap();
+    pool.write_keys(&format!("[staging]\nmode = \"always\"\nmax_age = \"1h\"\npath = {at:?}\n"));
+    pool.say(RELOAD);
+    pool.kill_9();
+    // Killed before the state directory remembered it.
+    let state = pool.dir().join("state");
+    let is_pool = |path: &PathBuf| {
+        path.parent().is_some_and(|dir| dir.ends_with("pools")) && path.extension() == Some("json".as_ref())
+    };
+    for path in files_below(&state).into_iter().map(|path| state.join(path)).filter(is_pool) {
+        let mut state: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        state["branches"].as_object_mut().unwrap().retain(|name, _| name == "a");
+        fs::write(&path, state.to_string()).unwrap();
+    }
+    pool.start();
     put(&pool, "waits");
     assert!(!pool.on("a", "waits").exists());
+    pool.stop();
+    assert!(pool.on("a", "waits").exists());
+}
+
+#[test]
+fn an_area_that_cannot_be_opened_leaves_all_as_it_was() {
+    let (_disks, builder) = disks(["a", "b"]);
+    let mut pool = builder.stages_by_default().mount();
+    let at = pool.dir().join("taken");
+    fs::create_dir(&at).unwrap();
+    fs::write(at.join("something"), "").unwrap();
+    pool.write_branch("b", "read_only = true\nmin_free = \"5%\"");
+    let keys = format!("cache_timeout = \"7s\"\n[staging]\nmode = \"always\"\nmax_age = \"1h\"\npath = {at:?}\n");
+    pool.write_keys(&keys);
+    let why = refused(&pool);
+    assert!(why.contains("nothing is reloaded: staging at") && why.contains("is not empty"), "{why}");
+    assert!(pool.status().staging.is_none() && pool.branch_status("b").min_free.0 == 0);
+    pool.write_rules("[[rule]]\nwhen = {}\nto = [\"b\", \"any\"]\n");
+    pool.write_branch("b", "");
+    pool.write_keys("");
+    assert_eq!(changes(&pool).len(), 1, "only the rule is new");
+    put(&pool, "file");
+    pool.expect_on("b", "file");
+
+    fs::remove_file(at.join("something")).unwrap();
+    pool.write_keys(&keys);
+    assert_eq!(
+        changes(&pool)[1..3],
+        ["staging.mode: auto -> always", &format!("staging.path: not set -> {}", at.display())]
+    );
+    put(&pool, "waits");
+    assert!(!pool.on("b", "waits").exists());
+
+    // The section goes away with its path, and comes back.
+    pool.write_keys("");
+    pool.say(RELOAD);
+    put(&pool, "direct");
+    assert!(pool.on("b", "direct").exists());
+    pool.write_keys(&keys);
+    pool.say(RELOAD);
+    put(&pool, "waits again");
+    assert!(!pool.on("b", "waits again").exists());
 }

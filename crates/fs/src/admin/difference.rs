@@ -1,6 +1,7 @@
 //! What a configuration says that is not in force. Every struct of the configuration is taken apart here, so that a key
 //! that nobody thought of does not compile.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use umbrella_policy::placement::spec::{
@@ -11,7 +12,7 @@ use umbrella_units::{Amount, ByteSize, format_duration};
 
 use crate::control::protocol::ConfigChange;
 use crate::spec::{
-    BranchSpec, DirectoryRule, EnforceSpec, HeatSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec,
+    AreaPlace, BranchSpec, DirectoryRule, EnforceSpec, HeatSpec, OnBranchError, PoolSpec, StagingSpec, WriteBackSpec,
 };
 
 /// A configuration against what is in force.
@@ -24,8 +25,9 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    /// Of the keys of the pool, its tables `[enforce]` and `[staging]` included; rules and branches aside.
-    pub(super) fn of_pool(old: &PoolSpec, new: &PoolSpec) -> Difference {
+    /// Of the keys of the pool, its tables `[enforce]` and `[staging]` included; rules and branches aside. `area`: the
+    /// staging area that there is.
+    pub(super) fn of_pool(old: &PoolSpec, new: &PoolSpec, area: Option<&AreaPlace>) -> Difference {
         let mut it = Difference::default();
         let PoolSpec {
             mount,
@@ -61,9 +63,12 @@ impl Difference {
             (None, None) => {}
         }
         match (staging, &new.staging) {
-            (Some(old), Some(new)) => it.of_staging(old, new),
+            (Some(old), Some(new)) => it.of_staging(old, new, area),
             (Some(_), None) => it.live.push(ConfigChange::gone("[staging]")),
-            (None, Some(_)) => it.fixed.push("[staging]".to_owned()),
+            (None, Some(new)) => {
+                it.live.push(ConfigChange::new("[staging]"));
+                it.of_area(area, new);
+            }
             (None, None) => {}
         }
         it
@@ -76,14 +81,25 @@ impl Difference {
         self.live("heat.neighbours", neighbours, &new.neighbours);
     }
 
-    fn of_staging(&mut self, old: &StagingSpec, new: &StagingSpec) {
+    fn of_staging(&mut self, old: &StagingSpec, new: &StagingSpec, area: Option<&AreaPlace>) {
         let StagingSpec { mode, path, volatile, size, max_file, max_age } = old;
         self.live("staging.mode", mode, &new.mode);
-        self.fixed("staging.path", path, &new.path);
-        self.fixed("staging.volatile", volatile, &new.volatile);
+        if area.is_some() {
+            self.of_area(area, new);
+        } else {
+            self.live("staging.path", path, &new.path);
+            self.live("staging.volatile", volatile, &new.volatile);
+        }
         self.live("staging.size", size, &new.size);
         self.live("staging.max_file", max_file, &new.max_file);
         self.live("staging.max_age", max_age, &new.max_age);
+    }
+
+    /// An area stays where it is until the unmount. Whoever names no path takes the one that there is.
+    fn of_area(&mut self, area: Option<&AreaPlace>, new: &StagingSpec) {
+        let Some(AreaPlace { path, volatile }) = area.filter(|_| new.path.is_some()) else { return };
+        self.fixed("staging.path", path, &new.path);
+        self.fixed("staging.volatile", volatile, &new.volatile);
     }
 
     /// Of a branch.
@@ -248,6 +264,12 @@ displayed!(bool, u16, u32, u64, ByteSize, Amount);
 impl<T: Value> Value for Option<T> {
     fn text(&self) -> String {
         self.as_ref().map_or_else(|| "not set".to_owned(), Value::text)
+    }
+}
+
+impl Value for PathBuf {
+    fn text(&self) -> String {
+        self.display().to_string()
     }
 }
 

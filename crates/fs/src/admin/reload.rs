@@ -3,17 +3,24 @@
 //! 1. Changes that only a mount takes up are refused, and nothing changes. So are rules that name branches that are not
 //!    there, and settings that a branch cannot fulfil.
 //! 2. Branches that are to be read-only take nothing more; one with a file open for writing is refused.
-//! 3. The rules, the branches, the pool and the staging area get the configured values. Threads that wait by an old
+//! 3. A staging area is opened if new files need one and there is none. If that fails, step 2 is taken back.
+//! 4. The rules, the branches, the pool and the staging area get the configured values. Threads that wait by an old
 //!    value are woken.
-//! 4. The kernel forgets what it keeps by old values.
+//! 5. The kernel forgets what it keeps by old values.
+//!
+//! Of all this only the staging area outlives the daemon. The next mount takes back the files in it, whatever its
+//! configuration says. `area/open` says what a kill leaves of an area that was about to be opened.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use umbrella_policy::placement::Rules;
 use umbrella_policy::placement::spec::StagingMode;
+use umbrella_units::BranchId;
 
 use crate::admin::Admin;
 use crate::admin::difference::Difference;
+use crate::area;
 use crate::area::{Area, Intake};
 use crate::branch::Branch;
 use crate::control::protocol::ConfigChange;
@@ -40,7 +47,7 @@ impl Admin {
         if !fixed.is_empty() {
             return Err(Error::FixedKeys { keys: fixed });
         }
-        ActiveRules::bind(new.rules.clone(), &self.branches.list.load())?;
+        let rules = ActiveRules::bind(new.rules.clone(), &self.branches.list.load())?.rules;
         for branch in self.named_branches() {
             if let Some(spec) = spec_of(&new, &branch) {
                 let unfit = |source| Error::BranchUnfit { name: branch.spec.name.clone(), source: Box::new(source) };
@@ -48,7 +55,8 @@ impl Admin {
             }
         }
         if !dry_run {
-            self.close_to_writers(&new)?;
+            let closed = self.close_to_writers(&new)?;
+            self.open_staging(&new, &rules).inspect_err(|_| set_read_only(&closed, false))?;
             self.apply_spec(new)?;
         }
         Ok(Reloaded { changes, not_in_force })
@@ -61,16 +69,12 @@ impl Admin {
             transport: self.context.spec.transport,
             ..PoolSpec::clone(&self.context.settings())
         };
-        let mut difference = Difference::of_pool(&old, new);
-        if old.staging.is_none() && new.staging.as_ref().is_some_and(|new| self.has_area_of(new)) {
-            difference.fixed.retain(|key| key != "[staging]");
-            difference.live.push(ConfigChange::new("[staging]"));
-        }
-        // Without an area no file can wait, whatever the section says.
+        let area = self.area_of_mount().map(|area| &area.spec);
+        let mut difference = Difference::of_pool(&old, new, area);
+        // While there is an area that takes nothing in, no file can wait, whatever the section says.
         let is_wanted = new.staging.as_ref().is_some_and(|staging| staging.mode != StagingMode::Never);
-        if is_wanted && old.staging != new.staging && self.area_of_mount().is_none() {
-            difference.live.retain(|change| !change.key.starts_with("staging."));
-            difference.fixed.retain(|key| !key.starts_with("staging.") && key != "[staging]");
+        if is_wanted && old.staging != new.staging && area.is_none() && self.staged.area().is_some() {
+            difference.live.retain(|change| !change.key.starts_with("staging.") && change.key != "[staging]");
             difference.fixed.push("[staging]".to_owned());
         }
         difference.of_rules(self.placement.rules.load().spec(), &new.rules);
@@ -98,45 +102,74 @@ impl Admin {
         branches.iter().filter(named).cloned().collect()
     }
 
-    /// Whether the staging area of this mount is the one that is configured again.
-    fn has_area_of(&self, new: &StagingSpec) -> bool {
-        self.area_of_mount().is_some_and(|area| area.spec.path == new.path && area.spec.volatile == new.volatile)
-    }
-
     /// The staging area that takes new files in, if this mount has one.
     fn area_of_mount(&self) -> Option<&Area> {
-        self.staged.area.as_deref().filter(|area| area.intake == Intake::NewFiles)
+        self.staged.area().filter(|area| area.intake == Intake::NewFiles)
     }
 
     /// Lets nobody write on branches that are to be read-only. An error, and all as before, where somebody has a file
-    /// open for writing.
-    fn close_to_writers(&self, new: &PoolSpec) -> Result<(), Error> {
+    /// open for writing. Returns those that it closed.
+    fn close_to_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
         let closing: Vec<_> = self
             .named_branches()
             .into_iter()
             .filter(|branch| !branch.settings().read_only && spec_of(new, branch).is_some_and(|spec| spec.read_only))
             .collect();
-        let set = |read_only| {
-            for branch in &closing {
-                branch.configure(BranchSpec { read_only, ..BranchSpec::clone(&branch.settings()) });
-            }
-        };
-        set(true);
+        set_read_only(&closing, true);
         // Who chose one of them for something new before is waited for, and seen here.
         let waited = if closing.is_empty() { Ok(()) } else { self.await_earlier_placements() };
         for branch in &closing {
             let name = || branch.spec.name.clone();
             if let Err(source) = waited {
-                set(false);
+                set_read_only(&closing, false);
                 return Err(Error::BranchUnreadable { name: name(), source });
             }
             let written = |handle: &&Arc<Handle>| handle.writer && handle.current().branch.id == branch.id;
             let files = self.io.open_handles().iter().filter(written).count();
             if files > 0 {
-                set(false);
+                set_read_only(&closing, false);
                 return Err(Error::BranchWritten { name: name(), files });
             }
         }
+        Ok(closing)
+    }
+
+    /// Opens the staging area that new files need from now on, if there is none. It is known as the area before it
+    /// joins, as any branch does (`membership`); the first file waits in it after that. An error, and all as before,
+    /// where there can be none.
+    fn open_staging(&self, new: &PoolSpec, rules: &Rules) -> Result<(), Error> {
+        let Some(wanted) = area::wanted(new, rules) else { return Ok(()) };
+        let was_wanted = area::wanted(&self.context.settings(), &self.placement.rules.load().rules).is_some();
+        if let Some(area) = self.staged.area() {
+            if area.intake == Intake::Nothing {
+                tracing::info!(
+                    "new files wait in memory from the next mount on: files of an earlier staging area leave"
+                );
+            }
+            return Ok(());
+        }
+        let mut told = self.branches.told.lock();
+        let mut branches = Vec::clone(&self.branches.list.load());
+        let id = BranchId(branches.len() as u16);
+        let opened = area::open(Some(wanted), self.context.spec.access_times, &self.context.state, id);
+        let area = match opened {
+            Ok(Some(area)) => area,
+            Ok(None) => return Ok(()),
+            // It could not be opened at the mount either, and the pool does without.
+            Err(error) if wanted.is_optional() && was_wanted => {
+                tracing::warn!(%error, "new files do not wait in memory");
+                return Ok(());
+            }
+            Err(error) => return Err(Error::NoStagingArea(Box::new(error))),
+        };
+        let branch = Arc::clone(&area.branch);
+        branches.push(Arc::clone(&branch));
+        self.branches.set_staging(id);
+        self.branches.list.store(Arc::new(branches));
+        // If it cannot be told now, the monitor does it.
+        let known = self.branch_changed(&branch, branch.online().as_ref());
+        told.push(if known { branch.epoch() } else { None });
+        self.staged.set_area(area);
         Ok(())
     }
 
@@ -198,6 +231,12 @@ impl Admin {
         if wanted.is_none_or(|spec| spec.mode == StagingMode::Never) {
             self.staging.empty_staging();
         }
+    }
+}
+
+fn set_read_only(branches: &[Arc<Branch>], read_only: bool) {
+    for branch in branches {
+        branch.configure(BranchSpec { read_only, ..BranchSpec::clone(&branch.settings()) });
     }
 }
 

@@ -197,7 +197,7 @@ impl Admin {
         let (dir, meta) = found.first()?;
         let path = path_of(parent, name);
         let active = self.placement.rules.load();
-        let area = self.staged.area.as_ref().filter(|area| area.branch.id == dir.branch.id);
+        let area = self.staged.area().filter(|area| area.branch.id == dir.branch.id);
         let resident = area.is_none().then(|| self.placement.resident(&dir.branch, meta));
         let views = self.placement.views();
         let names = self.placement.other_names(&dir.branch, meta);

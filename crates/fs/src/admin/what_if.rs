@@ -25,7 +25,7 @@ impl Admin {
         let active = self.placement.rules.load();
         let (views, around) = (self.placement.views(), self.placement.around(&active));
         // What waits in memory leaves it with its size.
-        let area = self.staged.area.as_ref().filter(|_| self.staged.takes_new_files());
+        let area = self.staged.area().filter(|_| self.staged.takes_new_files());
         let waits = area.is_some_and(|area| self.placement.wait_by(&new, area).is_some());
         let new = if waits { new } else { self.placement.with_guess(new) };
         let asked =

@@ -7,9 +7,9 @@ mod promises;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, Guard};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,6 +22,7 @@ use memory::Memory;
 use crate::branch::{Abilities, Branch};
 use crate::context::Context;
 use crate::control::protocol::StagingStatus;
+use crate::ground::attention::Attention;
 use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
@@ -29,13 +30,19 @@ use crate::spec::{AreaPlace, StagingSpec};
 
 pub(crate) use memory::{high_water, low_water};
 pub use open::obstacle;
-pub(crate) use open::{end, open};
+pub(crate) use open::{end, open, open_at_mount, wanted};
 pub(crate) use promises::{Promises, Wait};
+
+/// Longer than any wait.
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What waits in memory, if anything may.
 pub(crate) struct Staged {
     context: Arc<Context>,
-    pub(crate) area: Option<Arc<Area>>,
+    /// Opened at the mount or by a reload, and there until the end.
+    area: OnceLock<Area>,
+    /// Called when an area was opened, and at the end.
+    opened: Attention,
 }
 
 /// What an area takes in.
@@ -293,17 +300,43 @@ fn config_of(spec: &StagingSpec) -> Config {
 
 impl Staged {
     pub(crate) fn new(context: &Arc<Context>, area: Option<Area>) -> Arc<Staged> {
-        Arc::new(Staged { context: Arc::clone(context), area: area.map(Arc::new) })
+        let area = area.map_or_else(OnceLock::new, OnceLock::from);
+        Arc::new(Staged { context: Arc::clone(context), area, opened: Attention::default() })
+    }
+
+    /// The area, if there is one. Cheap.
+    pub(crate) fn area(&self) -> Option<&Area> {
+        self.area.get()
+    }
+
+    /// Files may wait in an area from now on; there was none.
+    pub(crate) fn set_area(&self, area: Area) {
+        let was_none = self.area.set(area).is_ok();
+        debug_assert!(was_none, "one reload at a time");
+        self.opened.call();
+    }
+
+    /// Waits until there is an area; `None` at the end.
+    pub(crate) fn await_area(&self) -> Option<&Area> {
+        while self.area().is_none() && !self.context.is_stopping() {
+            self.opened.wait_until(Instant::now() + A_DAY);
+        }
+        self.area()
+    }
+
+    /// Ends such a wait.
+    pub(crate) fn end_wait(&self) {
+        self.opened.call();
     }
 
     /// Whether new files may wait in memory.
     pub(crate) fn takes_new_files(&self) -> bool {
-        self.area.as_ref().is_some_and(|area| area.open.load(Ordering::Relaxed))
+        self.area().is_some_and(|area| area.open.load(Ordering::Relaxed))
     }
 
     /// Where a file is staged now, if it is.
     pub(crate) fn area_of(&self, node: &Node) -> Option<&Area> {
-        let area = self.area.as_deref()?;
+        let area = self.area()?;
         let here = node.file()?.state.read().backing.branch == area.branch.id;
         here.then_some(area)
     }
@@ -318,7 +351,7 @@ impl Staged {
 
     /// The last name of a file went. May be called with the file locked; `branch`: where it was.
     pub(crate) fn deleted(&self, node: &Node, branch: BranchId) {
-        if let Some(area) = self.area.as_ref().filter(|area| area.branch.id == branch)
+        if let Some(area) = self.area().filter(|area| area.branch.id == branch)
             && area.remove(node)
         {
             self.context.count(Metric::StagedDeleted);
@@ -327,7 +360,7 @@ impl Staged {
 
     /// A file left by way of an overflow.
     pub(crate) fn left(&self, node: &Node) {
-        if let Some(area) = &self.area {
+        if let Some(area) = self.area() {
             area.remove(node);
             self.context.count(Metric::StagedLeft);
         }
@@ -335,50 +368,50 @@ impl Staged {
 
     /// Whether a file on this branch must leave staging before it may reach this size.
     pub(crate) fn outgrows(&self, node: &Node, branch: BranchId, end: u64) -> bool {
-        let area = self.area.as_ref().filter(|area| area.branch.id == branch);
+        let area = self.area().filter(|area| area.branch.id == branch);
         area.is_some_and(|area| end > area.threshold_of(node).0)
     }
 
     /// Whether a file on this branch must leave staging before it may be written up to this byte.
     pub(crate) fn may_not_grow(&self, node: &Node, branch: BranchId, end: u64) -> bool {
-        let area = self.area.as_ref().filter(|area| area.branch.id == branch);
+        let area = self.area().filter(|area| area.branch.id == branch);
         area.is_some_and(|area| end > area.threshold_of(node).0 || area.is_overfull())
     }
 
     /// A file on this branch was written up to this byte.
     pub(crate) fn wrote(&self, node: &Node, branch: BranchId, end: u64) {
-        if let Some(area) = self.area.as_ref().filter(|area| area.branch.id == branch) {
+        if let Some(area) = self.area().filter(|area| area.branch.id == branch) {
             area.wrote(node, end);
         }
     }
 
     /// A file on this branch has this size now.
     pub(crate) fn resized(&self, node: &Node, branch: BranchId, size: u64) {
-        if let Some(area) = self.area.as_ref().filter(|area| area.branch.id == branch) {
+        if let Some(area) = self.area().filter(|area| area.branch.id == branch) {
             area.resized(node, ByteSize(size));
         }
     }
 
     /// A file on this branch was read.
     pub(crate) fn read(&self, node: &Node, branch: BranchId) {
-        if let Some(area) = self.area.as_ref().filter(|area| area.branch.id == branch) {
+        if let Some(area) = self.area().filter(|area| area.branch.id == branch) {
             area.used_now(node);
         }
     }
 
     /// Bytes that wait to take room on the branches.
     pub(crate) fn bytes(&self) -> u64 {
-        self.area.as_ref().map_or(0, |area| area.bytes().0)
+        self.area().map_or(0, |area| area.bytes().0)
     }
 
     /// Files that wait to take an inode on the branches.
     pub(crate) fn files(&self) -> u64 {
-        self.area.as_ref().map_or(0, |area| area.files())
+        self.area().map_or(0, |area| area.files())
     }
 
     /// For `umbrella status`.
     pub(crate) fn status(&self) -> Option<StagingStatus> {
-        let area = self.area.as_deref()?;
+        let area = self.area()?;
         // The scheduler looks at memory only while something waits.
         area.watch_memory();
         let (files, used) = {

@@ -17,10 +17,10 @@ use umbrella_units::{Amount, BranchId, ByteSize};
 
 use crate::area::{Area, Intake};
 use crate::branch::mounts::{fs_kind, mounted_at};
-use crate::branch::{Branch, StateDir};
+use crate::branch::{Branch, StateDir, pool_at};
 use crate::error::Error;
 use crate::ground::advice::advised;
-use crate::spec::{BranchSpec, PoolSpec, STAGING, StagingSpec, resolve};
+use crate::spec::{AccessTimes, BranchSpec, PoolSpec, STAGING, StagingSpec, resolve};
 
 /// Below the area's path.
 const TREE: &str = "tree";
@@ -29,16 +29,17 @@ const FOLDER: &str = "umbrella-staging";
 /// What the area's tmpfs is called in the table of mounts.
 const SOURCE: &str = "umbrella-staging";
 
-/// Opens the staging area that new files need, or one that an earlier mount left with files in it.
-pub(crate) fn open(
+/// At a mount: the staging area that new files need, or one that an earlier mount left with files in it. A pool can do
+/// without one that nobody asked for.
+pub(crate) fn open_at_mount(
     pool: &PoolSpec,
     rules: &Rules,
-    (state_dir, state): (&Path, &Arc<StateDir>),
+    state: &Arc<StateDir>,
     id: BranchId,
 ) -> Result<Option<Area>, Error> {
-    let configured = pool.staging.as_ref().filter(|spec| rules.may_stage(spec.mode));
-    match open_for(pool, configured, (state_dir, state), id) {
-        Err(error) if configured.is_some_and(StagingSpec::is_optional) => {
+    let wanted = wanted(pool, rules);
+    match open(wanted, pool.access_times, state, id) {
+        Err(error) if wanted.is_some_and(StagingSpec::is_optional) => {
             tracing::warn!(%error, "new files do not wait in memory: each goes where the rules place it without its size, and may move when it is closed");
             Ok(None)
         }
@@ -46,18 +47,31 @@ pub(crate) fn open(
     }
 }
 
-fn open_for(
-    pool: &PoolSpec,
+/// The staging area that new files need.
+pub(crate) fn wanted<'s>(pool: &'s PoolSpec, rules: &Rules) -> Option<&'s StagingSpec> {
+    pool.staging.as_ref().filter(|spec| rules.may_stage(spec.mode))
+}
+
+/// Opens the staging area that is wanted, or one that was left with files in it. Steps, and what a kill after each
+/// leaves:
+///
+/// 1. A tmpfs is mounted, or a folder made: the next mount uses it, or it stays and is empty.
+/// 2. It gets the marker of a branch: the same.
+/// 3. The state directory remembers it: the next mount opens it, or lets go of it.
+///
+/// Where a step fails, no tmpfs stays that was mounted here.
+pub(crate) fn open(
     configured: Option<&StagingSpec>,
-    (state_dir, state): (&Path, &Arc<StateDir>),
+    access_times: AccessTimes,
+    state: &Arc<StateDir>,
     id: BranchId,
 ) -> Result<Option<Area>, Error> {
     let take = |spec, base: &Path, intake| {
         let branch = Branch::new(id, branch_spec(base.join(TREE)), Arc::clone(state));
-        branch.set_access_times(pool.access_times);
+        branch.set_access_times(access_times);
         take(spec, base, intake, branch)
     };
-    let base = configured.map(|spec| base_of(spec, state_dir, state));
+    let base = configured.map(|spec| base_of(spec, state));
     let known = state.branch(STAGING);
     let left =
         known.as_ref().and_then(|known| known.path.parent().map(Path::to_path_buf)).filter(|left| is_there(left));
@@ -77,14 +91,16 @@ fn open_for(
         return Ok(None);
     };
     let failed = |source: io::Error| Error::Staging { path: base.clone(), reason: source.to_string() };
-    if known.is_none() && is_there(&base) {
+    if known.is_none() && pool_at(&base.join(TREE)).is_some_and(|pool| pool != state.pool_id()) {
         let reason = "it holds the staged files of another pool or state directory (mount that pool again, or empty the area and unmount it)";
         return Err(Error::Staging { path: base.clone(), reason: reason.to_owned() });
     }
+    let mut is_mounted_here = false;
     if spec.volatile {
         make_mount_point(&base).map_err(failed)?;
         if !is_ours(&base) {
             mount(&base, spec.size).map_err(failed)?;
+            is_mounted_here = true;
             // Another one than was known: its inode numbers begin anew.
             forget(state);
         }
@@ -94,10 +110,13 @@ fn open_for(
             forget(state);
         }
     }
-    if !base.join(TREE).is_dir() {
-        DirBuilder::new().mode(0o755).create(base.join(TREE)).map_err(failed)?;
+    let has_tree = base.join(TREE).is_dir();
+    let made = if has_tree { Ok(()) } else { DirBuilder::new().mode(0o755).create(base.join(TREE)).map_err(failed) };
+    let opened = made.and_then(|()| take(spec.clone(), &base, Intake::NewFiles));
+    if opened.is_err() && is_mounted_here {
+        let _stays_empty = rustix::mount::unmount(&base, UnmountFlags::DETACH);
     }
-    take(spec.clone(), &base, Intake::NewFiles).map(Some)
+    opened.map(Some)
 }
 
 /// What will keep the area from being opened at the next mount, as far as it can be seen without changing anything.
@@ -117,12 +136,12 @@ pub fn obstacle(spec: &StagingSpec) -> Option<String> {
     looked.err().map(|error| error.to_string())
 }
 
-fn base_of(spec: &StagingSpec, state_dir: &Path, state: &StateDir) -> PathBuf {
+fn base_of(spec: &StagingSpec, state: &StateDir) -> PathBuf {
     match &spec.path {
         // One spelling, also where a link leads there.
         Some(path) if spec.volatile => resolve(path),
         Some(path) => resolve(path).join(FOLDER),
-        None => state_dir.join("staging").join(state.key()),
+        None => state.staging_area(),
     }
 }
 

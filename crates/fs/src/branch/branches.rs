@@ -1,7 +1,7 @@
 //! The branches of a pool: which there are, and which of them can be used.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use umbrella_units::BranchId;
@@ -28,7 +28,7 @@ pub(crate) struct Branches {
     pub(crate) levels: Activity,
     /// Somebody used the tree since the branches were asked last.
     pub(crate) used: AtomicBool,
-    staging: Option<BranchId>,
+    staging: OnceLock<BranchId>,
 }
 
 impl Branches {
@@ -46,7 +46,7 @@ impl Branches {
             attention,
             levels: Activity::default(),
             used: AtomicBool::new(false),
-            staging,
+            staging: staging.map_or_else(OnceLock::new, OnceLock::from),
         })
     }
 
@@ -95,7 +95,13 @@ impl Branches {
 
     /// Whether this is the staging area.
     pub(crate) fn is_staging(&self, branch: BranchId) -> bool {
-        self.staging == Some(branch)
+        self.staging.get() == Some(&branch)
+    }
+
+    /// This is the staging area; there was none. Before it is in the list.
+    pub(crate) fn set_staging(&self, branch: BranchId) {
+        let was_none = self.staging.set(branch).is_ok();
+        debug_assert!(was_none, "one reload at a time");
     }
 
     /// A branch is missing, and that is to be seen (UmbrellaFS: OR semantics).

@@ -29,10 +29,19 @@ pub(super) struct Marker {
 
 /// Who the directory at a path is as a branch, as its marker tells; for a look from outside.
 pub fn identity_at(path: &std::path::Path) -> Option<Uuid> {
+    marker_at(path).map(|marker| marker.uuid)
+}
+
+/// The pool that the directory at a path is a branch of, as its marker tells.
+pub(crate) fn pool_at(path: &std::path::Path) -> Option<Uuid> {
+    marker_at(path).map(|marker| marker.pool)
+}
+
+fn marker_at(path: &std::path::Path) -> Option<Marker> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open(path, flags, Mode::empty()).ok()?;
     let hidden = rustix::fs::openat(root, HIDDEN_DIR, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
-    Marker::read(hidden.as_fd()).ok()?.map(|marker| marker.uuid)
+    Marker::read(hidden.as_fd()).ok()?
 }
 
 /// Why there is no marker to go by.

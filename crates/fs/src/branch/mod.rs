@@ -56,6 +56,7 @@ pub use errors::{BranchErrors, ErrorSource};
 pub use establish::Origin;
 pub use health::ProbeResult;
 pub use identity::identity_at;
+pub(crate) use identity::pool_at;
 pub(crate) use prober::look_within;
 pub use space::Space;
 pub use state::{StateDir, StateError};

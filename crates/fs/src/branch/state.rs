@@ -176,8 +176,14 @@ impl StateDir {
     }
 
     /// What the pool's own files and folders are called.
-    pub fn key(&self) -> &std::ffi::OsStr {
+    fn key(&self) -> &std::ffi::OsStr {
         self.file.file_stem().unwrap_or_default()
+    }
+
+    /// Where the pool's staging area lies if nothing else is configured.
+    pub(crate) fn staging_area(&self) -> PathBuf {
+        // `open` put the file two levels below the directory.
+        self.file.ancestors().nth(2).unwrap_or(&self.file).join("staging").join(self.key())
     }
 
     fn in_use(&self) -> PathBuf {

@@ -224,7 +224,7 @@ impl Migrations {
     /// A staged file was closed, or has another name. One that only waited for what is known now leaves soon, together
     /// with others; one that must be nowhere else, or not in memory, at once.
     pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.area() else { return };
         let must_leave = match self.placement.staging_mode(node, meta, area) {
             StagingMode::Auto => return area.leave_soon(node),
             StagingMode::Never => true,

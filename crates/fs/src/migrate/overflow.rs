@@ -60,7 +60,7 @@ impl Migrations {
             return Ok(()); // Another writer of the same file was faster.
         }
         here.branch.invalidate_space();
-        let area = self.staged.area.as_ref().filter(|area| area.branch.id == branch);
+        let area = self.staged.area().filter(|area| area.branch.id == branch);
         let (staged, cause) = (area.is_some(), area.map_or(MoveReason::Full, |area| MoveReason::of_leaving(area)));
         let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
         let (begun, mut want) = (Instant::now(), None);

@@ -83,10 +83,6 @@ impl Placement {
     pub(crate) fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         let _epochs = self.branches.known_epochs.lock();
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
-        let mode = self.context.settings().staging.as_ref().map(|spec| spec.mode);
-        if self.staged.area.is_none() && mode.is_some_and(|mode| rules.rules.may_stage(mode)) {
-            tracing::info!("from the next mount on, new files wait in memory for the facts that these rules need");
-        }
         let before = self.rules.swap(Arc::new(rules));
         for entry in before.rules.entries() {
             self.context.unwarn(&WarningSubject::List(entry.name.clone()));

@@ -85,13 +85,13 @@ pub(crate) struct Heading {
 impl Staging {
     /// Takes a file out of the staging area; done when it is not there.
     pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
-        let Some(area) = &self.staged.area else { return Ok(()) };
+        let Some(area) = self.staged.area() else { return Ok(()) };
         self.leave_by(area, node, &mut TriedBranches::nothing(area), &DestageLimits::ANY).map(drop)
     }
 
     /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
     pub(crate) fn destage_to(&self, branch: BranchId, mut leaving: DestageTask) -> DestageOutcome {
-        let Some(area) = &self.staged.area else { return DestageOutcome::Left };
+        let Some(area) = self.staged.area() else { return DestageOutcome::Left };
         let alive = || self.workers.note_progress(branch);
         let reach =
             DestageLimits { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive), grows_to: 0 };
@@ -207,7 +207,7 @@ impl Staging {
     /// unable to keep it.
     pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
         let need = ByteSize(meta.blocks * 512);
-        let area = self.staged.area.as_ref();
+        let area = self.staged.area();
         let xattrs = area.and_then(|area| self.placement.xattrs(path, meta, &area.branch));
         let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, meta.btime) };
         let mut heading = Heading { rule: None, target: None };
@@ -238,7 +238,7 @@ impl Staging {
 
     /// As [`Staging::destage_now`], before it gets this size.
     pub(crate) fn destage_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
-        let Some(area) = &self.staged.area else { return Ok(()) };
+        let Some(area) = self.staged.area() else { return Ok(()) };
         let reach = DestageLimits { grows_to, ..DestageLimits::ANY };
         self.leave_by(area, node, &mut TriedBranches::nothing(area), &reach).map(drop).map_err(failed)
     }
@@ -273,7 +273,7 @@ impl Staging {
 
     /// Takes the files of a directory out of volatile staging, because it is made durable.
     pub(crate) fn destage_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
-        let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
+        let Some(area) = self.staged.area().filter(|area| area.spec.volatile) else { return Ok(()) };
         self.take_back_staged()?;
         let known =
             |branch| dir.dir().is_some_and(|dir| dir.state.read().copies.iter().any(|copy| copy.branch == branch));
@@ -298,7 +298,7 @@ impl Staging {
     /// Takes everything out of volatile staging, because everything is made durable. Returns the first failure, after
     /// all were tried.
     pub(crate) fn destage_all_for_sync(&self) -> OpResult<()> {
-        let Some(area) = self.staged.area.as_ref().filter(|area| area.spec.volatile) else { return Ok(()) };
+        let Some(area) = self.staged.area().filter(|area| area.spec.volatile) else { return Ok(()) };
         let mut done = self.take_back_staged();
         // First the files that can leave by themselves. Then each that is still there: the sync waits for it, and gets
         // the reason if it cannot leave.
@@ -320,7 +320,7 @@ impl Staging {
     /// Takes in what an earlier mount left in the area, once. Out of volatile memory it is to leave at once. Callers
     /// that come meanwhile wait.
     pub(crate) fn take_back_staged(&self) -> OpResult<()> {
-        let Some(area) = &self.staged.area else { return Ok(()) };
+        let Some(area) = self.staged.area() else { return Ok(()) };
         let mut done = self.taken_back.lock();
         if *done {
             return Ok(());
@@ -373,7 +373,7 @@ impl Staging {
 
     /// At the end: everything leaves, then the area goes. What cannot leave stays there, for the next mount.
     pub(crate) fn close_staging(&self) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.area() else { return };
         area.open.store(false, Ordering::Relaxed);
         let hanging = loop {
             self.empty_staging();
@@ -434,7 +434,7 @@ impl Staging {
 
     /// All that waits goes to its branch, as far as it can without waiting for a branch that hangs.
     pub(crate) fn empty_staging(&self) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.area() else { return };
         if let Err(error) = self.take_back_staged() {
             tracing::error!(%error, "cannot list the staging area");
         }
@@ -488,7 +488,7 @@ impl Staging {
 
     /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.
     fn walk_staged(&self, tell: &mut Visit<'_>) -> OpResult<()> {
-        let Some(area) = &self.staged.area else { return Ok(()) };
+        let Some(area) = self.staged.area() else { return Ok(()) };
         let mut stack = vec![(Pinned::root(&self.tree), DirAt::root(&area.branch)?, None::<OsString>)];
         while let Some((above, dir, name)) = stack.pop() {
             // Opened when it is its turn: what waits holds no descriptor of its own.

@@ -93,7 +93,7 @@ impl Staging {
 
     /// How a new file waits in memory; `None`: it does not.
     pub(crate) fn wait_of(&self, new: &NewFile<'_>) -> Option<Wait> {
-        let area = self.staged.area.as_ref().filter(|_| self.staged.takes_new_files() && is_stageable(new.name, 1))?;
+        let area = self.staged.area().filter(|_| self.staged.takes_new_files() && is_stageable(new.name, 1))?;
         self.placement.wait_of(new, area)
     }
 
@@ -103,7 +103,7 @@ impl Staging {
         new: &NewFile<'_>,
         call: impl Fn(&DirAt) -> OpResult<T>,
     ) -> OpResult<Option<(DirAt, T)>> {
-        let Some(area) = self.staged.area.as_ref().filter(|_| self.staged.takes_new_files()) else { return Ok(None) };
+        let Some(area) = self.staged.area().filter(|_| self.staged.takes_new_files()) else { return Ok(None) };
         // Its rule must have a place for it, with room for all that waits: what is staged has to be able to leave.
         let home = self.placement.place_new(new, &[]).inspect_err(|_| self.context.count(Metric::NoRoom))?;
         let home = self.branches.get(home)?;

@@ -54,14 +54,14 @@ impl StagingRoom {
 impl Staging {
     /// Lets waiting files leave first where a write of `need` bytes to a branch could take their room. Not under locks.
     pub(crate) fn destage_before_write(&self, branch: BranchId, need: u64) {
-        if let Some(area) = self.staged.area.as_ref().filter(|area| area.branch.id != branch) {
+        if let Some(area) = self.staged.area().filter(|area| area.branch.id != branch) {
             self.destage_if_short(area, need);
         }
     }
 
     /// As [`Staging::destage_before_write`], before a file is made.
     pub(crate) fn destage_before_create(&self) {
-        if let Some(area) = &self.staged.area {
+        if let Some(area) = self.staged.area() {
             self.destage_if_short(area, 0);
         }
     }

@@ -47,9 +47,9 @@ impl Staging {
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
-    /// The scheduler's thread.
+    /// The scheduler's thread. Without an area it sleeps.
     pub(crate) fn run(&self) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.await_area() else { return };
         while !self.context.is_stopping() {
             // Work that has ended since the last look is reported once more.
             let rested = area.queue.lock().is_at_rest();
@@ -69,7 +69,8 @@ impl Staging {
 
     /// Ends the scheduler.
     pub(crate) fn stop(&self) {
-        if let Some(area) = &self.staged.area {
+        self.staged.end_wait();
+        if let Some(area) = self.staged.area() {
             // A thread that has looked already waits by now.
             drop(area.queue.lock());
             area.wake.notify_all();
@@ -78,7 +79,7 @@ impl Staging {
 
     /// Lets files leave whose time has come, as the scheduler does, and waits for it; not for branches that hang.
     pub(crate) fn destage_due(&self) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.area() else { return };
         loop {
             let any = self.run_round(area);
             // Also for what was handed over only to make room.
@@ -118,7 +119,7 @@ impl Staging {
 
     /// Copies of directories in which nothing waits any more go: each costs memory, and a look at every listing.
     fn prune_area(&self) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.area() else { return };
         let emptied = area.queue.lock().emptied.clone();
         if emptied.is_empty() {
             return;
@@ -171,7 +172,7 @@ impl Staging {
 
     /// Gives back the references of nodes that wait no more.
     pub(crate) fn release_left(&self) {
-        let Some(area) = &self.staged.area else { return };
+        let Some(area) = self.staged.area() else { return };
         let released = std::mem::take(&mut area.queue.lock().released);
         for node in released {
             self.tree.nodes.release(&node, 1);
@@ -208,7 +209,7 @@ impl Staging {
     /// Of files that cannot leave the staging area.
     pub(crate) fn stuck_warning(&self) -> Option<Warning> {
         let (node, why, others) = {
-            let queue = self.staged.area.as_ref()?.queue.lock();
+            let queue = self.staged.area()?.queue.lock();
             let (file, why) = queue.stuck.first_key_value()?;
             (Arc::clone(queue.nodes.get(file)?), Arc::clone(why), queue.stuck.len() - 1)
         };

@@ -304,7 +304,7 @@ impl Staging {
 
     /// A worker's work on one file; where others could not leave before, it is left for another time.
     fn destage_one(&self, branch: BranchId, leaving: DestageTask, is_hopeless: bool) -> DestageOutcome {
-        let Some(area) = &self.staged.area else { return DestageOutcome::Left };
+        let Some(area) = self.staged.area() else { return DestageOutcome::Left };
         if self.context.is_stopping() {
             return DestageOutcome::Stays;
         }

@@ -1,5 +1,3 @@
-use std::path::PathBuf;
-
 use umbrella_policy::placement::spec::{Condition, EvictOrder, Offline, Spread, StagingMode, TogetherFull, Treatment};
 
 use super::*;
@@ -59,8 +57,8 @@ fn every_key_of_the_pool_is_compared() {
         heat: None,
         access_times: AccessTimes::default(),
     };
-    let difference = Difference::of_pool(&pool(), &new);
-    assert_eq!(difference.fixed, ["mount", "transport", "[staging]"]);
+    let difference = Difference::of_pool(&pool(), &new, None);
+    assert_eq!(difference.fixed, ["mount", "transport"]);
     let expected = [
         "on_branch_error: skip -> fail",
         "directories: safe -> first",
@@ -70,6 +68,7 @@ fn every_key_of_the_pool_is_compared() {
         "threads: 0 -> 4",
         "enforce.window: not set -> Sat,Sun 02:00-05:00",
         "enforce.bandwidth: not set -> 50 MiB",
+        "[staging]: new",
     ];
     assert_eq!(lines(&difference), expected);
 }
@@ -85,7 +84,9 @@ fn every_key_of_the_staging_area_is_compared() {
         max_file: ByteSize(4096),
         max_age: None,
     };
-    let difference = Difference::of_pool(&with(Some(StagingSpec::default())), &with(Some(new)));
+    let area = AreaPlace { path: None, volatile: true };
+    let (old, new) = (with(Some(StagingSpec::default())), with(Some(new)));
+    let difference = Difference::of_pool(&old, &new, Some(&area));
     assert_eq!(difference.fixed, ["staging.path", "staging.volatile"]);
     let expected = [
         "staging.mode: auto -> always",
@@ -94,7 +95,16 @@ fn every_key_of_the_staging_area_is_compared() {
         "staging.max_age: 30s -> not set",
     ];
     assert_eq!(lines(&difference), expected);
-    let removed = Difference::of_pool(&with(Some(StagingSpec::default())), &with(None));
+    let without_area = Difference::of_pool(&old, &new, None);
+    assert_eq!(without_area.fixed, [""; 0]);
+    let lines_of_place = ["staging.path: not set -> /mnt/pmem", "staging.volatile: true -> false"];
+    assert_eq!(lines(&without_area)[1..3], lines_of_place);
+    let elsewhere = Difference::of_pool(&with(None), &new, Some(&area));
+    assert_eq!(elsewhere.fixed, ["staging.path", "staging.volatile"], "it went away and comes back");
+    let place = new.staging.as_ref().map(|it| AreaPlace { path: it.path.clone(), volatile: it.volatile });
+    assert_eq!(Difference::of_pool(&new, &old, place.as_ref()).fixed, [""; 0], "it names no place");
+    assert_eq!(Difference::of_pool(&old, &new, place.as_ref()).fixed, [""; 0], "it is where it was");
+    let removed = Difference::of_pool(&old, &with(None), Some(&area));
     assert_eq!((lines(&removed), removed.fixed), (vec!["[staging]: removed".to_owned()], Vec::new()));
 }
 
