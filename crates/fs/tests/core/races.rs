@@ -275,7 +275,7 @@ fn a_file_that_moves_to_and_fro_is_found_at_any_time() {
         .collect();
     let until = Instant::now() + Duration::from_secs(60);
     let (mut moves, moved) = (0, || pool.status().metrics["umbrella_relocations_done_count"]);
-    let is_enough = || moved() >= 1000 && looks.load(Ordering::Relaxed) >= 5000;
+    let is_enough = || moved() >= 500 && looks.load(Ordering::Relaxed) >= 5000;
     while Instant::now() < until && !is_enough() && !lookers.iter().any(JoinHandle::is_finished) {
         // To the second branch as a user's, to the first as root's.
         let uid = [1000, 0][moves % 2];
@@ -285,18 +285,18 @@ fn a_file_that_moves_to_and_fro_is_found_at_any_time() {
         moves += 1;
     }
     stop.store(true, Ordering::Relaxed);
-    lookers.into_iter().for_each(|looker| looker.join().unwrap());
+    for looker in lookers {
+        looker.join().unwrap();
+    }
     let (moved, looks) = (moved(), looks.load(Ordering::Relaxed));
     assert!(moved > 20 && looks > 100, "{moved} moves of {moves}, {looks} looks");
-    eprintln!("{moved} moves of {moves}, {looks} looks in {:?}", Duration::from_secs(60) - (until - Instant::now()));
 }
 
 #[test]
 fn a_file_on_its_first_way_out_of_a_directory_is_listed_at_any_time() {
     let bench = Bench::new(Ground::Memory);
     let pool = bench.assemble(2);
-    let begun = Instant::now();
-    for number in 0..500 {
+    for number in 0..400 {
         let dir = pool.mkdir(NodeId::ROOT, OsStr::new(&format!("{number}")), 0o755, Caller::ROOT).unwrap().node;
         let file = put(&pool, dir, "file", b"there");
         let stop = AtomicBool::new(false);
@@ -316,7 +316,6 @@ fn a_file_on_its_first_way_out_of_a_directory_is_listed_at_any_time() {
         });
         assert!(bench.branch(1).join(format!("{number}/file")).exists(), "it has moved");
     }
-    eprintln!("{:?}", begun.elapsed());
 }
 
 #[test]
