@@ -148,7 +148,7 @@ impl Admin {
             }
             return Ok(());
         }
-        let mut told = self.branches.told.lock();
+        let mut known_epochs = self.branches.known_epochs.lock();
         let mut branches = Vec::clone(&self.branches.list.load());
         let id = BranchId(branches.len() as u16);
         let opened = area::open(Some(wanted), self.context.spec.access_times, &self.context.state, id);
@@ -168,7 +168,7 @@ impl Admin {
         self.branches.list.store(Arc::new(branches));
         // If it cannot be told now, the monitor does it.
         let known = self.branch_changed(&branch, branch.online().as_ref());
-        told.push(if known { branch.epoch() } else { None });
+        known_epochs.push(if known { branch.epoch() } else { None });
         self.staged.set_area(area);
         Ok(())
     }
