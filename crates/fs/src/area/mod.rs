@@ -406,7 +406,7 @@ impl Staged {
 
     /// Files that wait to take an inode on the branches.
     pub(crate) fn files(&self) -> u64 {
-        self.area().map_or(0, |area| area.files())
+        self.area().map_or(0, Area::files)
     }
 
     /// For `umbrella status`.

@@ -61,7 +61,7 @@ impl Migrations {
         }
         here.branch.invalidate_space();
         let area = self.staged.area().filter(|area| area.branch.id == branch);
-        let (staged, cause) = (area.is_some(), area.map_or(MoveReason::Full, |area| MoveReason::of_leaving(area)));
+        let (staged, cause) = (area.is_some(), area.map_or(MoveReason::Full, MoveReason::of_leaving));
         let mut full: smallvec::SmallVec<[BranchId; 4]> = full.iter().copied().collect();
         let (begun, mut want) = (Instant::now(), None);
         loop {
