@@ -39,6 +39,7 @@
 //! | the same, both behind | S, T | undone; finished where users have changed T under its name |
 //! | in 5-6 | P or S, X | as above |
 //! | after 6 | X | nothing is left to do |
+//! | after 7, the intent is back, another file has the name on the old branch | X, the other | both stay, with a warning |
 //! | another file has the name, beside P and T | P, T, the other | P gets its name back where that is free, with a warning; else all stays, with a warning |
 //! | a branch is missing at the mount | intent | pending; a parked source stays as long as the branch that its file went to is missing |
 //!
