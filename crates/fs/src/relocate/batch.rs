@@ -8,8 +8,9 @@
 //!
 //! 1. Each file is copied into `tmp/` of the new branch as in a relocation of its own ([`super::copy`]), and not
 //!    synced.
-//! 2. [`Batch::record`]: one intent names all files. It is written as `intents/new-*`; one `syncfs` makes it and all
-//!    copies durable; then it is renamed, and `intents/` is fsynced.
+//! 2. The caller makes names durable on the old branch that renames have just given. Then [`Batch::record`]: one intent
+//!    names all files. It is written as `intents/new-*`; one `syncfs` makes it and all copies durable; then it is
+//!    renamed, and `intents/` is fsynced.
 //! 3. [`Batch::place_and_park`], for one file after the other, each under its own locks. It checks that the source is
 //!    what was copied, renames the copy to its name without ever replacing a file, and parks the source. It puts the
 //!    times of both directories back.

@@ -11,7 +11,8 @@
 //!    write would drop: setuid bits, capabilities, times.
 //! 2. fsync of the copy. It is compared with what was asked for.
 //! 3. [`verify_unchanged`]: inode, size, times, mode, owner and link count of the source are what they were at step 1.
-//! 4. [`commit`]: an intent is written as `intents/new-*`, fsynced, renamed, and `intents/` fsynced.
+//! 4. [`commit`]: an intent is written as `intents/new-*`, fsynced, renamed, and `intents/` fsynced. Before, the caller
+//!    has made the names that it tells durable on the old branch, where a rename has just given them.
 //! 5. The copy is renamed to its name without ever replacing a file; further names are linked.
 //! 6. fsync of the directories that got a name, then of `tmp/`.
 //! 7. Step 3 once more; then every old name is unlinked.
@@ -35,6 +36,7 @@
 //! | crash in 7-8 | names in place, part of the source | finished |
 //! | crash after 8 | intent only | dropped |
 //! | power loss, directory updates out of order | a source name that was unlinked is back; a copy in `tmp/` beside its name | the same rules: every state is looked at, none is inferred from the step |
+//! | power loss, a rename of the source before the move is not durable | nothing of the move: the rename was synced before 4 | - |
 //! | power loss, source rolled back to an earlier state | older source, whole copy | finished: the copy was durable, and the source cannot be newer |
 //! | source changed after the crash | newer source, untouched copy | undone: the copy is deleted |
 //! | power loss after 9, the intent is back | another file under a source's name, maybe the copy under the same name | both stay, with a warning: the copy may be the only one |
