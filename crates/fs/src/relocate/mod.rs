@@ -37,7 +37,7 @@
 //! | crash after 8 | intent only | dropped |
 //! | power loss, directory updates out of order | a source name that was unlinked is back; a copy in `tmp/` beside its name | the same rules: every state is looked at, none is inferred from the step |
 //! | power loss, a rename of the source before the move is not durable | nothing of the move: the rename was synced before 4 | - |
-//! | power loss, source rolled back to an earlier state | older source, whole copy | finished: the copy was durable, and the source cannot be newer |
+//! | power loss, source rolled back to an earlier state, or cut off | older or shorter source, whole copy | finished: the copy was durable, and the source cannot be newer |
 //! | source changed after the crash | newer source, untouched copy | undone: the copy is deleted |
 //! | power loss after 9, the intent is back | another file under a source's name, maybe the copy under the same name | both stay, with a warning: the copy may be the only one |
 //! | both changed | two files | both stay, with a warning |

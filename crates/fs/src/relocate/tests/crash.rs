@@ -542,7 +542,7 @@ fn a_rename_goes_on_when_the_missing_branch_returns() {
     assert!(pool.hidden_files().is_empty());
 }
 
-fn supersede_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
+pub(super) fn supersede_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
     let sound = Line::sound();
     supersede_over(pool, [&sound, &sound], hook).map(|removal| assert_eq!(removal, Removal::Done))
 }

@@ -1,8 +1,8 @@
-//! What a power loss takes back: intents that come again after their moves.
+//! What a power loss takes back: intents that come again after their moves, files without their last bytes.
 
 use std::cell::Cell;
 
-use super::crash::{GO, cut_short, make_file};
+use super::crash::{GO, STOP, cut_short, make_file, supersede_on, two_files};
 use super::*;
 
 /// `file` after a move that is over; then a power loss brings its intent back, and `change` says what else is there.
@@ -68,4 +68,31 @@ fn a_file_that_has_the_inode_of_the_source_is_not_deleted_for_it() {
     assert_eq!(report.warnings.len(), 1, "{report:?}");
     assert_eq!(fs::read(pool.a.join("file")).unwrap(), b"other");
     assert!(pool.b.join("file").exists());
+}
+
+#[test]
+fn a_source_that_a_power_loss_cut_off_gives_way_to_the_copy() {
+    let pool = Pool::new();
+    make_file(&pool.a.join("file"));
+    let wanted = snapshot(&pool.a.join("file"));
+    // Its times were written, and not its size.
+    cut_short(&pool, |source| source.size += 10);
+    assert_eq!(pool.recover().finished, 1);
+    assert_eq!(pool.only("file"), pool.b.join("file"));
+    assert_eq!(snapshot(&pool.b.join("file")), wanted);
+}
+
+#[test]
+fn a_replaced_file_that_a_power_loss_cut_off_goes() {
+    let pool = two_files();
+    let hook = |step| if step == Step::Synced { STOP } else { GO };
+    supersede_on(&pool, Some(&hook)).unwrap_err();
+    let path = pool.hidden_files().pop().unwrap();
+    let mut intent = Intent::decode(&fs::read(&path).unwrap()).unwrap();
+    let Intent::Supersede { loser_file, .. } = &mut intent else { panic!() };
+    // Its times were written, and not its size.
+    loser_file.size += 10;
+    fs::write(path, intent.encode().unwrap()).unwrap();
+    assert_eq!(pool.recover(), Recovery { finished: 1, ..Recovery::default() });
+    assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"new");
 }
