@@ -12,7 +12,7 @@ use crate::ground::at::FileAt;
 use crate::io::Io;
 use crate::io::releases::Patience;
 use crate::metrics::Metric;
-use crate::node::{DataPath, File, Handle, HandleId, Node, NodeId};
+use crate::node::{DataPath, File, Handle, HandleId, Node, NodeId, SyncStart};
 
 /// Room in the tree: all branches together, file systems that hold several counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -294,12 +294,16 @@ impl Io {
     pub(crate) fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
         let node = self.tree.dir_node(node)?;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let changes = dir.changes.take();
+        let (changes, began) = (dir.changes.take(), SyncStart::now());
         if let Err(error) = self.sync_copies(&node, data_only) {
             dir.changes.give_back(changes);
             return Err(error);
         }
-        if dir.changes.may_have_lost(changes, &self.branches) { Err(OpError::Sys(Errno::IO)) } else { Ok(()) }
+        if dir.changes.may_have_lost(changes, &self.branches) {
+            return Err(OpError::Sys(Errno::IO));
+        }
+        node.note_names_synced(began);
+        Ok(())
     }
 
     /// Syncs the copies of a directory that can be reached.

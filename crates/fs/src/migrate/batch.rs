@@ -4,7 +4,8 @@
 //! Steps of a batch:
 //!
 //! 1. Steps 1 and 2 of a move of its own ([`crate::migrate::transfer`]), for each file.
-//! 2. One intent, and one sync for it and all copies.
+//! 2. The directories of names that renames have just given are synced, each once ([`LateNames`]). Then one intent, and
+//!    one sync for it and all copies.
 //! 3. Steps 3 and 4 of a move of its own, for each file, under its own locks and without a sync.
 //! 4. The syncs of the directories, without locks.
 //!
@@ -27,10 +28,10 @@ use crate::branch::{Branch, ErrorSource, Online};
 use crate::migrate::Migrations;
 use crate::migrate::moving::{BatchedMove, MoveControl, MoveReason, MovedLink, NotMoved, ReservedSpace};
 use crate::migrate::transfer::{MadeDirs, Migration, NodeNames, drop_copy, end_move, note_synced};
-use crate::node::{Node, path_of};
+use crate::node::{LateNames, Node, path_of};
 use crate::relocate;
 use crate::relocate::{
-    Batch, BatchFile, BranchUuid, CopiesSync, Durability, DurableCopy, MOST_FILES, MOST_PATH_BYTES, Parked,
+    Batch, BatchFile, BranchUuid, CopiesSync, Durability, DurableCopy, MOST_FILES, MOST_PATH_BYTES, Parked, Recorded,
     RelocateError,
 };
 use crate::warning::{Warning, WarningSubject};
@@ -224,6 +225,22 @@ impl Migrations {
         }
     }
 
+    /// Step 2. The names that renames have just given are durable first.
+    fn record<'a>(
+        &self,
+        batch: &Batch<'a>,
+        members: &[Member<'_>],
+        sync: Option<&CopiesSync>,
+    ) -> Result<Recorded<'a>, NotMoved> {
+        let mut late = LateNames::default();
+        {
+            let _names = self.tree.rename_lock.read();
+            members.iter().try_for_each(|member| self.add_late_names(&mut late, &member.migration, &member.link))?;
+        }
+        late.sync()?;
+        Ok(batch.record(members.iter().map(Member::in_intent).collect(), sync)?)
+    }
+
     /// From the intent to its end.
     fn commit_together(
         &self,
@@ -233,7 +250,7 @@ impl Migrations {
         done: &mut [Option<MoveResult>],
     ) {
         let CopiedMembers { members, unsynced, bytes, .. } = gathered;
-        let recorded = match batch.record(members.iter().map(Member::in_intent).collect(), sync) {
+        let recorded = match self.record(batch, &members, sync) {
             Ok(recorded) => recorded,
             Err(error) => {
                 tracing::debug!(%error, "cannot record a batch of moves: its files move one by one");

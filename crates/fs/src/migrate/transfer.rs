@@ -7,10 +7,10 @@
 //!    Leave a flag that a writer sets.
 //! 2. Without locks: copy to a hidden name on the target, fsync; then make the directories there. A branch that hangs
 //!    mostly does so at the copy, while no one waits for a lock.
-//! 3. Under the locks of the file and its directories: check that the flag is not set, the source is what was copied,
-//!    and no write to it has failed. Check that the rules still send it there, as it may have changed before step 1.
-//!    Open the copy once for each reader. Record the intent, rename into place, unlink the source, sync both
-//!    directories.
+//! 3. Names on its path that renames have just given are made durable ([`LateNames`]). Then, under the locks of the
+//!    file and its directories: check that the flag is not set, the source is what was copied, and no write to it has
+//!    failed. Check that the rules still send it there, as it may have changed before step 1. Open the copy once for
+//!    each reader. Record the intent, rename into place, unlink the source, sync both directories.
 //! 4. The node now stands for the new inode; readers are handed over.
 //!
 //! A move that no one waits for has a turn on its disks ([`crate::migrate::disk_turns`]) and may rest in step 2 only.
@@ -28,7 +28,7 @@ use umbrella_policy::placement::FileFacts;
 use umbrella_units::{BranchId, ByteSize};
 
 use crate::branch::{Branch, Online};
-use crate::error::OpError;
+use crate::error::{OpError, OpResult};
 use crate::ground::at::{DirAt, FileAt};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
@@ -39,7 +39,7 @@ use crate::migrate::disk_turns::DiskTurn;
 use crate::migrate::moving::{
     BatchedMove, MoveControl, MoveReason, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, ReservedSpace, show,
 };
-use crate::node::{Backing, FileState, Handle, Node, key_of, path_of};
+use crate::node::{Backing, FileState, Handle, LateNames, Node, key_of, path_of};
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
@@ -381,6 +381,22 @@ impl Migrations {
             || active.rules.equals(&facts, &views, &resident, &around).contains(&target))
     }
 
+    /// Adds the names of a link, and of the directories above it, that must be durable on the old branch before the
+    /// file moves. The caller holds the lock on names.
+    pub(crate) fn add_late_names(
+        &self,
+        late: &mut LateNames,
+        migration: &Migration<'_>,
+        link: &MovedLink,
+    ) -> OpResult<()> {
+        let from = migration.backing.branch;
+        // What memory loses with the power has no old name after it.
+        if self.branches.is_staging(from) {
+            return Ok(());
+        }
+        late.add(migration.node, &link.parent, |dir| self.tree.dir_at(dir, from))
+    }
+
     /// Steps 3 and 4. `in_batch`: of a file of a batch.
     pub(crate) fn commit_copy(
         &self,
@@ -401,6 +417,9 @@ impl Migrations {
         let _slow = slow.then(|| self.tree.slow_commits.read());
         let _names = self.tree.rename_lock.read();
         let paths: Vec<_> = links.iter().map(|link| path_of(&link.parent, &link.name)).collect();
+        let mut late = LateNames::default();
+        links.iter().try_for_each(|link| self.add_late_names(&mut late, migration, link))?;
+        late.sync()?;
         let locked = parents.iter().filter_map(|parent| parent.dir()).map(|dir| lock_within(&dir.commit, patience));
         let _commits = locked.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
         let _moving = MoveSeqGuard::begin(&parents);

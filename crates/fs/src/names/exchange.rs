@@ -30,6 +30,8 @@ impl Names {
         match sites.as_slice() {
             [site] if site.holds == Presence::Both => {
                 site.one.rename(one.name, &site.other, other.name, RenameFlags::EXCHANGE)?;
+                node.note_renamed();
+                other_node.note_renamed();
             }
             sites => several::exchange(one, other, sites)?,
         }

@@ -412,9 +412,15 @@ impl Names {
                     leave_whiteout(from, dir)
                 })?;
             }
-            _ => self.change_both(from, to, (dir, to_dir), || {
-                dir.rename(from.name, to_dir, to.name, flags_of(replace, to_dir) | from.flags())
-            })?,
+            _ => {
+                self.change_both(from, to, (dir, to_dir), || {
+                    dir.rename(from.name, to_dir, to.name, flags_of(replace, to_dir) | from.flags())
+                })?;
+                node.note_renamed();
+                if let (Replace::Exchange, Some((other, _))) = (replace, target) {
+                    other.note_renamed();
+                }
+            }
         }
         rename_known(&mut state, from, to);
         state.needs_evaluation = true;
@@ -497,6 +503,9 @@ impl Names {
         }
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
+        }
+        if places.len() == 1 {
+            node.note_renamed();
         }
         self.migrate.revisit_below(node);
         Ok(())

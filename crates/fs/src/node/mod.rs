@@ -6,6 +6,7 @@
 mod dir_changes;
 mod handle;
 pub(crate) mod looks;
+mod renamed;
 mod table;
 pub(crate) mod times;
 
@@ -30,6 +31,7 @@ use crate::rights::ShownRights;
 
 pub(crate) use handle::Handle;
 pub use handle::{DataPath, HandleId};
+pub(crate) use renamed::{LateNames, NotedTime, SyncStart};
 pub(crate) use table::NodeTable;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
@@ -76,6 +78,8 @@ pub(crate) struct Node {
     /// References by the kernel (lookups) and by walks of our own.
     refs: AtomicU64,
     pub(crate) looks: looks::Looks,
+    /// When a rename gave it a name that is perhaps not durable.
+    renamed: NotedTime,
     pub(crate) body: Body,
 }
 
@@ -96,6 +100,8 @@ pub(crate) struct Dir {
     pub(crate) attributes: RankedMutex<rank::DirAttributes, ()>,
     /// What nobody made durable yet.
     pub(crate) changes: DirChanges,
+    /// When the last sync of its names began.
+    names_synced: NotedTime,
     /// Keeps what users give it while others are put back.
     pub(crate) times: times::DirTimes,
     /// The topology of the pool for which they were compared; 0: never.
@@ -286,6 +292,7 @@ impl Node {
             attributes: RankedMutex::keyed(id.0, ()),
             times: times::DirTimes::new(id),
             changes: DirChanges::new(id),
+            names_synced: NotedTime::default(),
             alike: AtomicU64::new(0),
             readers: AtomicU32::new(0),
             listed_at: AtomicU64::new(0),
@@ -307,7 +314,8 @@ impl Node {
     }
 
     fn new(id: NodeId, ino: Ino, kind: FileKind, born: Option<Timestamp>, body: Body) -> Arc<Node> {
-        Arc::new(Node { id, ino, kind, born, refs: AtomicU64::new(1), looks: looks::Looks::default(), body })
+        let (refs, looks, renamed) = (AtomicU64::new(1), looks::Looks::default(), NotedTime::default());
+        Arc::new(Node { id, ino, kind, born, refs, looks, renamed, body })
     }
 
     pub(crate) fn dir(&self) -> Option<&Dir> {

@@ -8,8 +8,9 @@
 //!
 //! 1. Each file is copied into `tmp/` of the new branch as in a relocation of its own ([`super::copy`]), and not
 //!    synced.
-//! 2. [`Batch::record`]: one intent names all files. It is written as `intents/new-*`; one `syncfs` makes it and all
-//!    copies durable; then it is renamed, and `intents/` is fsynced.
+//! 2. The caller makes names durable on the old branch that renames have just given. Then [`Batch::record`]: one intent
+//!    names all files. It is written as `intents/new-*`; one `syncfs` makes it and all copies durable; then it is
+//!    renamed, and `intents/` is fsynced.
 //! 3. [`Batch::place_and_park`], for one file after the other, each under its own locks. It checks that the source is
 //!    what was copied, renames the copy to its name without ever replacing a file, and parks the source. It puts the
 //!    times of both directories back.
@@ -39,6 +40,7 @@
 //! | the same, both behind | S, T | undone; finished where users have changed T under its name |
 //! | in 5-6 | P or S, X | as above |
 //! | after 6 | X | nothing is left to do |
+//! | after 7, the intent is back, another file has the name on the old branch | X, the other | both stay, with a warning |
 //! | another file has the name, beside P and T | P, T, the other | P gets its name back where that is free, with a warning; else all stays, with a warning |
 //! | a branch is missing at the mount | intent | pending; a parked source stays as long as the branch that its file went to is missing |
 //!

@@ -11,7 +11,8 @@
 //!    write would drop: setuid bits, capabilities, times.
 //! 2. fsync of the copy. It is compared with what was asked for.
 //! 3. [`verify_unchanged`]: inode, size, times, mode, owner and link count of the source are what they were at step 1.
-//! 4. [`commit`]: an intent is written as `intents/new-*`, fsynced, renamed, and `intents/` fsynced.
+//! 4. [`commit`]: an intent is written as `intents/new-*`, fsynced, renamed, and `intents/` fsynced. Before, the caller
+//!    has made the names that it tells durable on the old branch, where a rename has just given them.
 //! 5. The copy is renamed to its name without ever replacing a file; further names are linked.
 //! 6. fsync of the directories that got a name, then of `tmp/`.
 //! 7. Step 3 once more; then every old name is unlinked.
@@ -35,8 +36,10 @@
 //! | crash in 7-8 | names in place, part of the source | finished |
 //! | crash after 8 | intent only | dropped |
 //! | power loss, directory updates out of order | a source name that was unlinked is back; a copy in `tmp/` beside its name | the same rules: every state is looked at, none is inferred from the step |
-//! | power loss, source rolled back to an earlier state | older source, whole copy | finished: the copy was durable, and the source cannot be newer |
+//! | power loss, a rename of the source before the move is not durable | nothing of the move: the rename was synced before 4 | - |
+//! | power loss, source rolled back to an earlier state, or cut off | older or shorter source, whole copy | finished: the copy was durable, and the source cannot be newer |
 //! | source changed after the crash | newer source, untouched copy | undone: the copy is deleted |
+//! | power loss after 9, the intent is back | another file under a source's name, maybe the copy under the same name | both stay, with a warning: the copy may be the only one |
 //! | both changed | two files | both stay, with a warning |
 //! | target full, at any time in 1-6 | nothing | [`RelocateError::NoSpace`], the copy is deleted |
 //! | name taken at the target | the other file | [`RelocateError::Taken`], the copy is deleted |
@@ -45,10 +48,13 @@
 //! | source cannot be unlinked (immutable, read-only) | nothing | the new names are taken back; if that fails too: [`RelocateError::InDoubt`], and the intent stays |
 //! | the source's branch does not say whether a name is gone (it dies, or hangs in 7) | intent, whole copy | the move has happened ([`Removal::Unsure`]); when the branch is back, what is left of the source goes |
 //! | a branch hangs before the first unlink | intent, source, maybe the copy | [`Decision::leave`]: the source stays, nothing more is done to it; undone when the branch is back, also where users have deleted the source since |
-//! | the target's branch comes back, the source's was in use all the time | intent, source, maybe the copy | undone: the source may be open; only where both have changed both stay |
+//! | the target's branch comes back, the source's was in use all the time | intent, source, maybe the copy | undone: the source may be open; where both have changed, or another file has the source's name, both stay |
 //! | a branch is missing at the mount | intent | pending until it is there |
 //! | hidden directory missing | nothing | no intents, nothing to do |
 //! | damaged or hostile intent | the file | moved aside to `bad-*` with a warning, never guessed; no copy is deleted while one is there |
+//!
+//! Inode number and birth time say whether a file is the source. Where births are not known and the source has changed,
+//! both files stay.
 //!
 //! Many small files move together, and share their syncs: see `batch`.
 //!

@@ -20,7 +20,8 @@
 //! 6. fsync its parent.
 //! 7. Remove the intent.
 //!
-//! Recovery unlinks the old file if the rename happened, else it drops the intent.
+//! Recovery unlinks the old file if the rename happened, else it drops the intent. The old file may be one that a power
+//! loss took back or cut off, not one that has changed since: then both stay, with a warning.
 //!
 //! - If the branch of the old file does not say whether it is gone, an intent to remove it takes the place of the
 //!   first.

@@ -20,17 +20,24 @@ const NEW: OpenRequest = OpenRequest { exclusive: true, ..WRITE };
 struct Scene {
     pool: Arc<Pool>,
     dir: NodeId,
-    _bench: Bench,
+    bench: Bench,
 }
+
+/// Rules that send logs from the first branch of the list to `slow`.
+const LOGS_TO_SLOW: usize = 3;
 
 impl Scene {
     fn new() -> Scene {
+        Scene::with_rules(0)
+    }
+
+    fn with_rules(rules: usize) -> Scene {
         let bench = Bench::new(Ground::Memory);
-        let pool = bench.assemble(0);
+        let pool = bench.assemble(rules);
         let dir = pool.mkdir(NodeId::ROOT, OsStr::new("dir"), 0o777, Caller::ROOT).unwrap().node;
         // From its first use on, the directory is open.
         assert!(pool.lookup(dir, OsStr::new("nothing")).is_err());
-        Scene { pool, dir, _bench: bench }
+        Scene { pool, dir, bench }
     }
 
     /// A closed file.
@@ -45,6 +52,46 @@ fn calls<T>(operation: impl FnOnce() -> T) -> (u64, T) {
     let before = calls_on_branches();
     let done = operation();
     (calls_on_branches() - before, done)
+}
+
+/// What the moves of renamed files cost, where `sync` syncs what it likes before they move.
+fn calls_of_moves(count: usize, sync: impl FnOnce(&Scene)) -> u64 {
+    let scene = Scene::with_rules(LOGS_TO_SLOW);
+    for at in 0..count {
+        scene.file(&format!("{at}.txt"));
+        let (from, to) = (format!("{at}.txt"), format!("{at}.log"));
+        scene.pool.rename(scene.dir, OsStr::new(&from), scene.dir, OsStr::new(&to), Replace::No).unwrap();
+    }
+    sync(&scene);
+    let (calls, ()) = calls(|| scene.pool.move_all_queued());
+    let on_slow = |dir: &str, at| scene.bench.branch(1).join(format!("{dir}/{at}.log")).exists();
+    assert!((0..count).all(|at| on_slow("dir", at) || on_slow("new", at)), "all of them have moved");
+    calls
+}
+
+#[test]
+fn files_move_once_the_names_that_renames_gave_them_are_durable_and_that_is_done_once() {
+    let rename_dir = |scene: &Scene| {
+        scene.pool.rename(NodeId::ROOT, OsStr::new("dir"), NodeId::ROOT, OsStr::new("new"), Replace::No).unwrap();
+    };
+    for count in [1, 5] {
+        let synced = |scene: &Scene| scene.pool.fsync_dir(scene.dir, false).unwrap();
+        let root_synced = |scene: &Scene| scene.pool.fsync_dir(NodeId::ROOT, false).unwrap();
+        let least = calls_of_moves(count, synced);
+        assert_eq!(calls_of_moves(count, |_| {}), least + 1, "{count} files");
+        let least = calls_of_moves(count, |scene| {
+            synced(scene);
+            rename_dir(scene);
+            root_synced(scene);
+        });
+        let renamed_dir = calls_of_moves(count, |scene| {
+            synced(scene);
+            rename_dir(scene);
+        });
+        assert_eq!(renamed_dir, least + 1, "{count} files of a directory");
+        let both = calls_of_moves(count, rename_dir);
+        assert_eq!(both, least + 2, "{count} files and their directory");
+    }
 }
 
 #[test]

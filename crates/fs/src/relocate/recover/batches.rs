@@ -13,6 +13,7 @@ use crate::relocate::beneath::ResolvedName;
 use crate::relocate::commit::place_new;
 use crate::relocate::fingerprint::FileSnapshot;
 use crate::relocate::intent::BatchFile;
+use crate::relocate::recover::compare::is_same_file;
 use crate::relocate::recover::moves::present;
 use crate::relocate::recover::{IntentOutcome, Recovering, Unsettled, show, unlink};
 use crate::relocate::{Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs};
@@ -43,7 +44,7 @@ impl Recovering<'_> {
             let traces = Traces {
                 parked: in_temp(roots.0, parked_name(*to, OsStr::from_bytes(&file.temp)).as_bytes())?
                     .map(|(found, _)| found),
-                temp: in_temp(roots.1, &file.temp)?.filter(|(_, seen)| is_copy(&seen.print, &file.target)),
+                temp: in_temp(roots.1, &file.temp)?.filter(|(_, seen)| is_same_file(&seen.print, &file.target)),
             };
             let single = || Intent::Move {
                 from: *from,
@@ -169,12 +170,6 @@ impl Recovering<'_> {
 
 fn in_temp(root: BorrowedFd<'_>, name: &[u8]) -> Result<Option<(ResolvedName, FileSnapshot)>, Errno> {
     present(root, &[HIDDEN_DIR.as_bytes(), b"/", TEMP_DIR.as_bytes(), b"/", name].concat())
-}
-
-/// Whether it is the copy, as it was made or changed since.
-fn is_copy(now: &Fingerprint, copy: &Fingerprint) -> bool {
-    let is_same_birth = now.btime.is_none() || copy.btime.is_none() || now.btime == copy.btime;
-    now.ino == copy.ino && now.file_type() == copy.file_type() && is_same_birth
 }
 
 fn is_changed(now: &Fingerprint, copy: &Fingerprint) -> bool {

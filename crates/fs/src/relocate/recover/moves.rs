@@ -9,7 +9,7 @@ use crate::relocate::beneath::ResolvedName;
 use crate::relocate::commit::{ParentTimes, link_new, place_new};
 use crate::relocate::copy::reopen;
 use crate::relocate::fingerprint::FileSnapshot;
-use crate::relocate::recover::compare::{is_like, is_not_newer};
+use crate::relocate::recover::compare::{is_like, is_not_newer, is_surely_same_file};
 use crate::relocate::recover::{IntentOutcome, Recovering, Unsettled, show, unlink};
 use crate::relocate::{EntryAt, Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs, beneath};
 
@@ -51,8 +51,8 @@ impl Recovering<'_> {
         let claims = pairs.iter().map(|pair| pair.claim(target, given_up)).collect::<Result<Vec<_>, _>>()?;
         if given_up || (source_in_use && pairs.iter().all(|pair| pair.source.is_some())) {
             // The sources' branch was in use all the time: they may be open. The copy was out of everybody's reach.
-            if claims.contains(&TargetMatch::ChangedCopy) {
-                return Ok(self.leave_both(&pairs));
+            if claims.contains(&TargetMatch::ChangedCopy) || !(given_up || may_delete_copy(&pairs, &claims, source)?) {
+                return Ok(self.leave_both(&pairs, source));
             }
             return self.undo_move(&pairs, &claims, temp.as_ref());
         }
@@ -66,21 +66,19 @@ impl Recovering<'_> {
         if pairs.iter().zip(&claims).all(|(pair, claim)| superseded(pair, *claim)) {
             return self.finish_move(to, &pairs, placed, temp.as_ref());
         }
-        let untouched = |(pair, claim): (&NamePair<'_>, &TargetMatch)| {
-            *claim == TargetMatch::None || (*claim == TargetMatch::Copy && pair.source.is_some())
-        };
-        if pairs.iter().zip(&claims).all(untouched) {
+        if may_delete_copy(&pairs, &claims, source)? {
             return self.undo_move(&pairs, &claims, temp.as_ref());
         }
-        Ok(self.leave_both(&pairs))
+        Ok(self.leave_both(&pairs, source))
     }
 
-    fn leave_both(&mut self, pairs: &[NamePair<'_>]) -> IntentOutcome {
+    fn leave_both(&mut self, pairs: &[NamePair<'_>], source: &Fingerprint) -> IntentOutcome {
         for pair in pairs.iter().filter(|pair| pair.source.is_some() && pair.target.is_some()) {
-            self.warn(format!(
-                "{}: changed on both branches since a move was cut short; both files stay",
-                show(pair.path)
-            ));
+            let what = match pair.has_source(source) {
+                true => "changed on both branches since a move was cut short",
+                false => "another file has the name since it moved",
+            };
+            self.warn(format!("{}: {what}; both files stay", show(pair.path)));
         }
         IntentOutcome::Undone
     }
@@ -189,9 +187,14 @@ impl Recovering<'_> {
 }
 
 impl NamePair<'_> {
+    /// Whether the source still has the name, as it was or changed since.
+    fn has_source(&self, source: &Fingerprint) -> bool {
+        self.source.as_ref().is_some_and(|(_, seen)| is_surely_same_file(&seen.print, source))
+    }
+
     /// `given_up`: nobody could reach the copy since it was made.
     fn claim(&self, copy: &Fingerprint, given_up: bool) -> Result<TargetMatch, Unsettled> {
-        let Some((target, seen)) = &self.target else { return Ok(TargetMatch::None) };
+        let Some((_, seen)) = &self.target else { return Ok(TargetMatch::None) };
         let now = &seen.print;
         if now.ino == copy.ino && now.file_type() == copy.file_type() {
             if (now.size, now.mtime) == (copy.size, copy.mtime) {
@@ -205,13 +208,34 @@ impl NamePair<'_> {
         if given_up && is_like(now, copy) {
             return Ok(TargetMatch::Copy);
         }
-        match &self.source {
-            Some((source, source_seen)) if is_equal(source.place(), source_seen, target.place(), seen)? => {
-                Ok(TargetMatch::Equal)
+        Ok(if self.is_equal()? { TargetMatch::Equal } else { TargetMatch::None })
+    }
+
+    /// Whether the name is there twice, for the same file byte for byte.
+    fn is_equal(&self) -> Result<bool, Errno> {
+        match (&self.source, &self.target) {
+            (Some((source, source_seen)), Some((target, seen))) => {
+                is_equal(source.place(), source_seen, target.place(), seen)
             }
-            _ => Ok(TargetMatch::None),
+            _ => Ok(false),
         }
     }
+}
+
+/// Whether wherever the copy has a name, the source has it too. An intent may come back after its move: then what has
+/// the name of a source may be another file, and the copy the only one.
+fn may_delete_copy(pairs: &[NamePair<'_>], claims: &[TargetMatch], source: &Fingerprint) -> Result<bool, Unsettled> {
+    for (pair, claim) in pairs.iter().zip(claims) {
+        let may = match claim {
+            TargetMatch::None | TargetMatch::Equal => true,
+            TargetMatch::Copy => pair.has_source(source) || pair.is_equal()?,
+            TargetMatch::ChangedCopy => false,
+        };
+        if !may {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 pub(super) fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(ResolvedName, FileSnapshot)>, Errno> {

@@ -92,7 +92,7 @@ fn every_crash_of_a_move(names: &[&str], make: impl Fn(&Pool)) {
     }
 }
 
-fn make_file(path: &Path) {
+pub(super) fn make_file(path: &Path) {
     fs::write(path, vec![b'x'; 300_000]).unwrap();
     fs::OpenOptions::new().write(true).open(path).unwrap().set_len(900_000).unwrap();
     set_xattr(path, "user.a", b"b");
@@ -190,7 +190,7 @@ fn an_intent_that_a_power_loss_brings_back_harms_nothing() {
 }
 
 /// Records the move of `file` as it was cut short with the copy in place, with the source as `change` says.
-fn cut_short(pool: &Pool, change: impl FnOnce(&mut Fingerprint)) {
+pub(super) fn cut_short(pool: &Pool, change: impl FnOnce(&mut Fingerprint)) {
     stopped_after(pool, &["file"], Step::Synced);
     let intents = pool.a.join(".umbrella/intents");
     let path = fs::read_dir(&intents).unwrap().next().unwrap().unwrap().path();
@@ -542,7 +542,7 @@ fn a_rename_goes_on_when_the_missing_branch_returns() {
     assert!(pool.hidden_files().is_empty());
 }
 
-fn supersede_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
+pub(super) fn supersede_on(pool: &Pool, hook: Option<StepHook<'_>>) -> Result<(), RelocateError> {
     let sound = Line::sound();
     supersede_over(pool, [&sound, &sound], hook).map(|removal| assert_eq!(removal, Removal::Done))
 }

@@ -7,6 +7,7 @@ mod directories;
 mod exchange;
 mod format;
 mod hostile;
+mod power_loss;
 mod silent;
 mod unsure;
 

@@ -1,0 +1,98 @@
+//! What a power loss takes back: intents that come again after their moves, files without their last bytes.
+
+use std::cell::Cell;
+
+use super::crash::{GO, STOP, cut_short, make_file, supersede_on, two_files};
+use super::*;
+
+/// `file` after a move that is over; then a power loss brings its intent back, and `change` says what else is there.
+fn moved_with_its_intent(change: impl FnOnce(&Pool)) -> Pool {
+    let pool = Pool::new();
+    make_file(&pool.a.join("file"));
+    let kept = Cell::new(None);
+    let hook = |step| {
+        if step == Step::IntentWritten {
+            let path = fs::read_dir(pool.a.join(".umbrella/intents")).unwrap().next().unwrap().unwrap().path();
+            kept.set(Some((path.clone(), fs::read(path).unwrap())));
+        }
+        GO
+    };
+    pool.relocate(&["file"], Some(&hook)).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(15));
+    change(&pool);
+    let (path, bytes) = kept.take().unwrap();
+    fs::write(path, bytes).unwrap();
+    pool
+}
+
+#[test]
+fn a_copy_is_not_deleted_for_another_file_at_the_name_of_its_source() {
+    let new_log = |pool: &Pool| fs::write(pool.a.join("file"), "new").unwrap();
+    let restored = |pool: &Pool| {
+        new_log(pool);
+        set_times(&pool.a.join("file"), (1, 2), (3, 4));
+    };
+    for (what, change) in [("made anew", &new_log as &dyn Fn(&Pool)), ("made anew, and older", &restored)] {
+        for returned in [None, Some(A), Some(B)] {
+            let pool = moved_with_its_intent(change);
+            let moved = snapshot(&pool.b.join("file"));
+            let report = match returned {
+                None => pool.recover(),
+                Some(uuid) => pool.with_branches(&[A, B], |all| recover_returned(all, back(uuid), &|| GO)),
+            };
+            assert_eq!(report.warnings.len(), 1, "{what}, {returned:?}: {report:?}");
+            assert_eq!(fs::read(pool.a.join("file")).unwrap(), b"new", "{what}, {returned:?}");
+            assert_eq!(snapshot(&pool.b.join("file")), moved, "{what}, {returned:?}");
+            assert!(pool.hidden_files().is_empty(), "{what}, {returned:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_has_the_inode_of_the_source_is_not_deleted_for_it() {
+    let pool = Pool::new();
+    make_file(&pool.a.join("file"));
+    cut_short(&pool, |_| {});
+    // The number is given out again, to a file whose times are older.
+    fs::write(pool.a.join("file"), "other").unwrap();
+    set_times(&pool.a.join("file"), (1, 2), (3, 4));
+    let intents = pool.a.join(".umbrella/intents");
+    let path = fs::read_dir(&intents).unwrap().next().unwrap().unwrap().path();
+    let mut intent = Intent::decode(&fs::read(&path).unwrap()).unwrap();
+    let Intent::Move { source, .. } = &mut intent else { panic!() };
+    let born = source.btime.as_mut().expect("the tests' file system keeps births");
+    born.secs -= 1;
+    source.nlink += 1;
+    fs::write(path, intent.encode().unwrap()).unwrap();
+    let report = pool.recover();
+    assert_eq!(report.warnings.len(), 1, "{report:?}");
+    assert_eq!(fs::read(pool.a.join("file")).unwrap(), b"other");
+    assert!(pool.b.join("file").exists());
+}
+
+#[test]
+fn a_source_that_a_power_loss_cut_off_gives_way_to_the_copy() {
+    let pool = Pool::new();
+    make_file(&pool.a.join("file"));
+    let wanted = snapshot(&pool.a.join("file"));
+    // Its times were written, and not its size.
+    cut_short(&pool, |source| source.size += 10);
+    assert_eq!(pool.recover().finished, 1);
+    assert_eq!(pool.only("file"), pool.b.join("file"));
+    assert_eq!(snapshot(&pool.b.join("file")), wanted);
+}
+
+#[test]
+fn a_replaced_file_that_a_power_loss_cut_off_goes() {
+    let pool = two_files();
+    let hook = |step| if step == Step::Synced { STOP } else { GO };
+    supersede_on(&pool, Some(&hook)).unwrap_err();
+    let path = pool.hidden_files().pop().unwrap();
+    let mut intent = Intent::decode(&fs::read(&path).unwrap()).unwrap();
+    let Intent::Supersede { loser_file, .. } = &mut intent else { panic!() };
+    // Its times were written, and not its size.
+    loser_file.size += 10;
+    fs::write(path, intent.encode().unwrap()).unwrap();
+    assert_eq!(pool.recover(), Recovery { finished: 1, ..Recovery::default() });
+    assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"new");
+}
