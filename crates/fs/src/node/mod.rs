@@ -20,7 +20,7 @@ use umbrella_policy::heat::COUNTED_BYTES;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, ByteSize, Ino, Timestamp};
 
-pub(crate) use self::dir_changes::DirChanges;
+pub(crate) use self::dir_changes::{DirChanges, UnsyncedRemoval};
 use crate::branch::{Branch, Online};
 use crate::ground::at::{DirAt, FileAt};
 use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
