@@ -275,15 +275,19 @@ impl Io {
     pub(crate) fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
         let handle = self.handle(handle)?;
         let left = self.staging.destage_for_sync(&handle.node)?;
+        // Also when it left by itself: a sync of its data alone leaves out that its copy was renamed to its name.
+        let file_node = self.file_of(&handle)?;
+        let with_names = left || file_node.state.read().has_unsynced_names;
         let removals = self.sync_removals(&handle.node);
         {
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
-            let synced = self.write_back.syncing(&file, || file.fsync(data_only && !left));
+            let synced = self.write_back.syncing(&file, || file.fsync(data_only && !with_names));
             handle.learned_error().and(synced)?;
         }
-        if left {
+        if with_names {
             self.staging.sync_names(&handle.node)?;
+            file_node.state.write().has_unsynced_names = false;
         }
         removals
     }
