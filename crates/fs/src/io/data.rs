@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::Errno;
+use smallvec::SmallVec;
 use umbrella_units::ByteSize;
 
 use crate::error::{OpError, OpResult};
@@ -12,7 +13,7 @@ use crate::ground::at::FileAt;
 use crate::io::Io;
 use crate::io::releases::Patience;
 use crate::metrics::Metric;
-use crate::node::{DataPath, File, Handle, HandleId, Node, NodeId, SyncStart};
+use crate::node::{DataPath, File, Handle, HandleId, Node, NodeId, SyncStart, UnsyncedRemoval};
 
 /// Room in the tree: all branches together, file systems that hold several counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -150,7 +151,7 @@ impl Io {
     /// Tries again on another branch as long as the present one is full. Where there is no other branch, it tries again
     /// when removed files have been closed.
     fn moving<T>(&self, handle: HandleId, need: u64, call: impl Fn() -> OpResult<T>) -> OpResult<T> {
-        let mut full = smallvec::SmallVec::<[umbrella_units::BranchId; 4]>::new();
+        let mut full = SmallVec::<[umbrella_units::BranchId; 4]>::new();
         let mut patience = Patience::default();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
@@ -270,17 +271,71 @@ impl Io {
         Ok(copied)
     }
 
-    /// Makes a file's contents durable.
+    /// Makes a file's contents durable, and before them that names went from its directories on other branches.
     pub(crate) fn fsync(&self, handle: HandleId, data_only: bool) -> OpResult<()> {
         let handle = self.handle(handle)?;
         let left = self.staging.destage_for_sync(&handle.node)?;
+        // Also when it left by itself: a sync of its data alone leaves out that its copy was renamed to its name.
+        let file_node = self.file_of(&handle)?;
+        let with_names = left || file_node.state.read().has_unsynced_names;
+        let removals = self.sync_removals(&handle.node);
         {
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
-            let synced = self.write_back.syncing(&file, || file.fsync(data_only && !left));
+            let synced = self.write_back.syncing(&file, || file.fsync(data_only && !with_names));
             handle.learned_error().and(synced)?;
         }
-        if left { self.staging.sync_names(&handle.node) } else { Ok(()) }
+        if with_names {
+            self.staging.sync_names(&handle.node)?;
+            file_node.state.write().has_unsynced_names = false;
+        }
+        removals
+    }
+
+    /// Makes durable that names went from a file's directories, and those above, on other branches than the file's (see
+    /// `node::dir_changes`). Branches that are away are left out: what they bring back is compared when they return.
+    fn sync_removals(&self, node: &Node) -> OpResult<()> {
+        let Some(file) = node.file() else { return Ok(()) };
+        let mut due = SmallVec::<[(Arc<Node>, UnsyncedRemoval); 2]>::new();
+        let (branch, parents) = {
+            let state = file.state.read();
+            let parents = state.names.iter().map(|(parent, _)| Arc::clone(parent));
+            (state.backing.branch, parents.collect::<SmallVec<[_; 1]>>())
+        };
+        for parent in parents {
+            let mut next = Some(parent);
+            while let Some(at) = next {
+                let removals = at.dir().map(|dir| dir.changes.removals(Some(branch))).unwrap_or_default();
+                due.extend(removals.into_iter().map(|removal| (Arc::clone(&at), removal)));
+                next = at.place().map(|(above, _)| above);
+            }
+        }
+        if due.is_empty() {
+            return Ok(());
+        }
+        // What lasts is not done under the lock.
+        let found = {
+            let _names = self.tree.rename_lock.read();
+            let copy = |(at, removal): (Arc<Node>, UnsyncedRemoval)| {
+                let copy = self.tree.dir_at(&at, removal.branch);
+                (at, removal, copy)
+            };
+            due.into_iter().map(copy).collect::<SmallVec<[_; 2]>>()
+        };
+        for (at, removal, copy) in found {
+            match copy {
+                Ok(copy) if copy.online.epoch == removal.epoch && !copy.branch.settings().read_only => {
+                    copy.fsync(false)?;
+                    if let Some(dir) = at.dir() {
+                        dir.changes.removals_synced(&[removal]);
+                    }
+                }
+                Err(error) if error.is_own_want() => return Err(error),
+                // The branch is away, or this copy has gone itself, which the directory above has a note of.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// What closing a file on this branch may still report.
@@ -294,15 +349,21 @@ impl Io {
     pub(crate) fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
         let node = self.tree.dir_node(node)?;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let (changes, began) = (dir.changes.take(), SyncStart::now());
+        let (removals, changes, began) = (dir.changes.removals(None), dir.changes.take(), SyncStart::now());
         if let Err(error) = self.sync_copies(&node, data_only) {
             dir.changes.give_back(changes);
             return Err(error);
         }
+        // ext4 counts entries as data only where the directory grew.
+        if !data_only {
+            dir.changes.removals_synced(&removals);
+        }
         if dir.changes.may_have_lost(changes, &self.branches) {
             return Err(OpError::Sys(Errno::IO));
         }
-        node.note_names_synced(began);
+        if !data_only {
+            node.note_names_synced(began);
+        }
         Ok(())
     }
 
@@ -328,7 +389,7 @@ impl Io {
     /// Room in the whole tree.
     pub(crate) fn space(&self) -> TreeSpace {
         self.branches.note_use();
-        let mut seen = smallvec::SmallVec::<[u64; 8]>::new();
+        let mut seen = SmallVec::<[u64; 8]>::new();
         let mut sum = TreeSpace::default();
         for branch in self.branches.list.load().iter() {
             let Some(online) = branch.online().filter(|_| !self.branches.is_staging(branch.id)) else { continue };

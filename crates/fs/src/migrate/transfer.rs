@@ -502,6 +502,7 @@ impl Migrations {
             self.mark_evicted(keys.1, first);
         }
         state.backing = new;
+        state.has_unsynced_names = cause.durability() == Durability::Begun;
         state.copying = None;
         for (handle, file) in handles.iter().zip(reopened) {
             handle.file.store(Arc::new(file));

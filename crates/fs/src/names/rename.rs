@@ -422,6 +422,9 @@ impl Names {
                 }
             }
         }
+        if replace != Replace::Exchange {
+            note_removal(&from.parent, dir);
+        }
         rename_known(&mut state, from, to);
         state.needs_evaluation = true;
         self.tree.forget_late_replies(node);
@@ -501,6 +504,10 @@ impl Names {
             note_changed(&from.parent, old);
             note_changed(&to.parent, new);
         }
+        // On several branches the rename itself syncs them.
+        if let [(old, _)] = places.as_slice() {
+            note_removal(&from.parent, old);
+        }
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
         }
@@ -527,6 +534,13 @@ impl Names {
 pub(crate) fn note_changed(parent: &Node, copy: &DirAt) {
     if let Some(dir) = parent.dir() {
         dir.changes.note(copy);
+    }
+}
+
+/// A name has gone from a directory's copy, and nobody made that durable yet.
+fn note_removal(parent: &Node, copy: &DirAt) {
+    if let Some(dir) = parent.dir() {
+        dir.changes.note_removal(copy);
     }
 }
 

@@ -51,7 +51,7 @@ impl Names {
             // Nobody knew it a moment ago, and a relocation holds its node; one that began since may have taken it
             // away.
             let number = self.tree.hold_number(dir, name, meta);
-            match self.tree.change_entries(parent, dir, || dir.unlink(name)) {
+            match self.tree.remove_entry(parent, dir, || dir.unlink(name)) {
                 Err(error) if error.is_missing() => return Ok(false),
                 done => done?,
             }
@@ -69,7 +69,7 @@ impl Names {
         let meta = &if state.has_only_name(meta, (parent, name), moves) { *meta } else { dir.stat(name)? };
         let number = self.tree.hold_number(dir, name, meta);
         let kept = keep_special(dir, name, meta);
-        self.tree.change_entries(parent, dir, || dir.unlink(name))?;
+        self.tree.remove_entry(parent, dir, || dir.unlink(name))?;
         state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
         if meta.nlink <= 1 {
             state.lose_last_name(parent, name);

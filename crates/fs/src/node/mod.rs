@@ -21,7 +21,7 @@ use umbrella_policy::heat::COUNTED_BYTES;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, ByteSize, Ino, Timestamp};
 
-pub(crate) use self::dir_changes::DirChanges;
+pub(crate) use self::dir_changes::{DirChanges, UnsyncedRemoval};
 use crate::branch::{Branch, Online};
 use crate::ground::at::{DirAt, FileAt};
 use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
@@ -214,6 +214,9 @@ pub(crate) struct FileState {
     pub(crate) is_bare: AtomicBool,
     /// Made without a name, to be given one: a copy of it must be a file of the same kind.
     pub(crate) may_be_linked: bool,
+    /// It left volatile memory by itself, and a power loss may take its names, or leave them to its copy only, until
+    /// somebody syncs it with its directories.
+    pub(crate) has_unsynced_names: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,
     /// What has no handles here, but may be open (a pipe, a device), when its last name is gone.

@@ -324,19 +324,23 @@ pub(super) fn link_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Relocat
 
 /// Directories whose names change although, to users, nothing changes: their modification times are put back. The
 /// caller makes sure that no user's change comes between the look and that.
-pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, FileSnapshot)>);
+///
+/// One that cannot be looked at, as on a disk that died, is in the list without times. Its sync then fails.
+pub(super) struct ParentTimes<'a>(Vec<(BorrowedFd<'a>, Option<FileSnapshot>)>);
 
 impl<'a> ParentTimes<'a> {
     /// The times now; each directory once.
     pub(super) fn of(dirs: impl IntoIterator<Item = BorrowedFd<'a>>) -> Self {
-        let mut distinct: Vec<(BorrowedFd<'a>, FileSnapshot)> = Vec::new();
+        let mut distinct: Vec<(BorrowedFd<'a>, Option<FileSnapshot>)> = Vec::new();
         for dir in dirs {
             if distinct.iter().any(|(known, _)| known.as_raw_fd() == dir.as_raw_fd()) {
                 continue;
             }
-            let Ok(seen) = look_fd(dir) else { continue };
-            let same = |known: &FileSnapshot| (known.print.dev, known.print.ino) == (seen.print.dev, seen.print.ino);
-            if !distinct.iter().any(|(_, known)| same(known)) {
+            let seen = look_fd(dir).ok();
+            let inode = |seen: &FileSnapshot| (seen.print.dev, seen.print.ino);
+            let is_known =
+                |known: &Option<FileSnapshot>| known.is_some() && known.as_ref().map(inode) == seen.as_ref().map(inode);
+            if !distinct.iter().any(|(_, known)| is_known(known)) {
                 distinct.push((dir, seen));
             }
         }
@@ -344,7 +348,7 @@ impl<'a> ParentTimes<'a> {
     }
 
     pub(super) fn restore(&self) {
-        for (dir, seen) in &self.0 {
+        for (dir, seen) in self.0.iter().filter_map(|(dir, seen)| Some((dir, seen.as_ref()?))) {
             // A directory whose times cannot be set looks changed; nothing is lost.
             let _cosmetic = attrs::set_modification_time(*dir, seen);
         }

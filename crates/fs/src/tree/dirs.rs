@@ -439,6 +439,20 @@ impl Tree {
         changed
     }
 
+    /// As [`Tree::change_entries`], of a change that takes a name away.
+    pub(crate) fn remove_entry<T>(
+        &self,
+        node: &Node,
+        copy: &DirAt,
+        remove: impl FnOnce() -> OpResult<T>,
+    ) -> OpResult<T> {
+        let removed = self.change_entries(node, copy, remove);
+        if let (Some(dir), Ok(_)) = (node.dir(), &removed) {
+            dir.changes.note_removal(copy);
+        }
+        removed
+    }
+
     /// Makes the copy of one directory in its parent's copy.
     fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, patience: Option<Duration>) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;

@@ -455,6 +455,7 @@ pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::Os
         shared_mapping: false,
         is_bare: AtomicBool::new(false),
         may_be_linked: false,
+        has_unsynced_names: false,
         kept: None,
         accessed: None,
         is_warm: false,

@@ -80,7 +80,7 @@ impl Tree {
         for copy in copies.iter().filter(|copy| !replaced.contains(&copy.id())) {
             let above = self.dir_at(&parent, copy.id())?;
             let meta = copy.stat_self()?;
-            match self.change_entries(&parent, &above, || above.rmdir(name)) {
+            match self.remove_entry(&parent, &above, || above.rmdir(name)) {
                 Ok(()) | Err(OpError::Sys(Errno::NOENT)) => removed.push((above, meta, copy)),
                 // The new directory has the name already; an empty copy of the old one is a copy of it from now on.
                 Err(_) if !replaced.is_empty() => {}

@@ -12,7 +12,7 @@ use umbrella_fs::pool::{AttributeChange, OpenRequest, Pool, Replace};
 use umbrella_fs::{Caller, DataPath, NodeId, OpError, PassthroughToken, calls_on_branches};
 
 use crate::bench::{Bench, FakeKernel, Ground};
-use crate::races::{READ, WRITE};
+use crate::races::{READ, WRITE, put};
 
 const USER: Caller = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
 const NEW: OpenRequest = OpenRequest { exclusive: true, ..WRITE };
@@ -278,4 +278,40 @@ fn a_new_file_has_no_capability_and_no_branch_is_asked_for_it() {
     let value = [&[1, 0, 0, 2][..], &[0; 16]].concat();
     scene.pool.setxattr(given.node, capability, &value, XattrFlags::empty()).unwrap();
     assert_eq!(asked(given.node), (1, Ok(value)));
+}
+
+#[test]
+fn an_fsync_takes_along_once_what_went_from_its_directories_on_other_branches() {
+    let bench = Bench::new(Ground::Memory);
+    // Logs go to another branch than the rest.
+    let pool = bench.assemble(2);
+    let mkdir = |parent, name: &str| pool.mkdir(parent, OsStr::new(name), 0o755, Caller::ROOT).unwrap().node;
+    let above = mkdir(NodeId::ROOT, "above");
+    let (dir, aside) = (mkdir(above, "dir"), mkdir(above, "aside"));
+    let file = put(&pool, dir, "file", b"text");
+    for name in ["1.log", "2.log", "3.log", "4.log", "5.log"] {
+        put(&pool, dir, name, b"text");
+    }
+    for (parent, name) in [(above, "1.log"), (aside, "1.log"), (dir, "plain")] {
+        put(&pool, parent, name, b"text");
+    }
+    let opened = pool.open(file, WRITE).unwrap();
+    let sync = || calls(|| pool.fsync(opened.handle, true));
+    let unlink = |parent, name: &str| pool.unlink(parent, OsStr::new(name)).unwrap();
+    let rename = |from: &str, to: &str| pool.rename(dir, OsStr::new(from), dir, OsStr::new(to), Replace::Yes).unwrap();
+    let (alone, with_one) = ((1, Ok(())), (2, Ok(())));
+    assert_eq!(sync(), alone, "new names elsewhere are not waited for");
+    unlink(dir, "1.log");
+    assert_eq!((sync(), sync()), (with_one, alone), "a name was removed");
+    rename("2.log", "6.log");
+    assert_eq!((sync(), sync()), (with_one, alone), "a name was changed");
+    unlink(above, "1.log");
+    assert_eq!((sync(), sync()), (with_one, alone), "in the directory above");
+    unlink(dir, "3.log");
+    assert_eq!(pool.fsync_dir(dir, false), Ok(()));
+    assert_eq!(sync(), alone, "the directory was synced since");
+    unlink(dir, "plain");
+    unlink(aside, "1.log");
+    assert_eq!(sync(), alone, "on its own branch, and in another directory");
+    pool.release(opened.handle).unwrap();
 }

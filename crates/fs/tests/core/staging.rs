@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use umbrella_fs::pool::{AttributeChange, OpenRequest, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
-use umbrella_fs::{Caller, NodeId, OpError};
+use umbrella_fs::{Caller, NodeId, OpError, calls_on_branches};
 use umbrella_policy::placement::spec::{DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment};
 use umbrella_units::{Amount, ByteSize};
 
@@ -227,6 +227,24 @@ fn what_is_synced_is_on_its_branch() {
     assert_eq!((scene.holders("dir/by directory"), scene.holders("elsewhere")), (vec!["fast"], STAGED.to_vec()));
     scene.pool.sync_all().unwrap();
     assert_eq!(scene.holders("elsewhere"), ["fast"]);
+}
+
+#[test]
+fn the_first_sync_of_a_file_that_left_memory_by_itself_makes_its_name_durable_too() {
+    let scene = Scene::new(StagingSpec { max_age: Some(Duration::from_millis(1)), ..small_area() });
+    let dir = scene.pool.mkdir(NodeId::ROOT, OsStr::new("dir"), 0o755, Caller::ROOT).unwrap().node;
+    let file = put(&scene.pool, dir, "file", b"1");
+    std::thread::sleep(Duration::from_millis(20));
+    scene.pool.destage_due();
+    assert_eq!(scene.holders("dir/file"), ["fast"]);
+    let opened = scene.pool.open(file, WRITE).unwrap();
+    let synced = || {
+        let before = calls_on_branches();
+        scene.pool.fsync(opened.handle, true).unwrap();
+        calls_on_branches() - before
+    };
+    assert_eq!((synced(), synced()), (2, 1), "the file and its directory, then the file");
+    scene.pool.release(opened.handle).unwrap();
 }
 
 #[test]

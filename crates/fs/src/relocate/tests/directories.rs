@@ -95,3 +95,16 @@ fn what_a_branch_cannot_keep_of_a_directory_is_told() {
     assert_eq!(sync_dir_attrs(open(&from).as_fd(), open(&to).as_fd(), &without), Ok(vec![Loss::Ownership]));
     assert_eq!(snapshot(&to).owner, (0, 0));
 }
+
+#[test]
+fn a_directory_that_cannot_be_looked_at_is_not_taken_for_one_that_is_synced() {
+    use rustix::fs::ABS;
+
+    use crate::relocate::commit::ParentTimes;
+    let dir = tempfile::tempdir().unwrap();
+    let sound = open(dir.path());
+    // Every call on it fails, as on a directory of a disk that died.
+    let times = ParentTimes::of([sound.as_fd(), ABS, sound.as_fd(), ABS]);
+    assert_eq!((times.len(), times.sync()), (2, Err(rustix::io::Errno::BADF)));
+    times.restore();
+}
