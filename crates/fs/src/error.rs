@@ -180,10 +180,12 @@ pub enum Error {
         branches: Vec<String>,
     },
     /// Files would be in memory only after an unmount.
-    #[error("no branch has room for {files} staged files, which would stay in memory only")]
+    #[error("no branch takes {files} staged files, which would stay in memory only: {why}")]
     StagedLeft {
         /// How many.
         files: u64,
+        /// Why one of them stays.
+        why: String,
     },
     /// Branches hold up files that would be in memory only after an unmount.
     #[error(

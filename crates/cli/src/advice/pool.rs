@@ -78,7 +78,7 @@ fn of_pool(error: &PoolError) -> Option<String> {
         PoolError::Sync(_) => "`umbrella status` names files that cannot leave the staging area".to_owned(),
         PoolError::Unsynced { .. } => "what was written in the last two minutes before may be lost; bring the disk back, look at the files, and run `umbrella sync` again".to_owned(),
         PoolError::StagedLeft { .. } => {
-            format!("see `umbrella status`, make room and try again ({LAZY})")
+            format!("see `umbrella status`, remove the cause and try again ({LAZY})")
         }
         PoolError::BranchesHang { .. } => LAZY.to_owned(),
         PoolError::BranchNotMounted { comes, .. } => {

@@ -8,16 +8,15 @@ use crate::staging::HANGS;
 
 impl Admin {
     /// Before an unmount, while the tree can be used and asked: files leave memory. With `keep_staged` those that
-    /// cannot stay for the next mount; what comes meanwhile follows at the end.
+    /// cannot stay for the next mount; what comes after it follows at the end.
     pub(crate) fn empty_staging(&self, keep_staged: bool) -> Result<(), Error> {
-        self.staging.empty_staging();
-        let files = self.status().staging.map_or(0, |staging| staging.files);
+        let files = self.staging.empty_staging();
         if files == 0 || keep_staged {
             return Ok(());
         }
         let branches = self.staging.hanging_branches();
         if branches.is_empty() {
-            return Err(Error::StagedLeft { files });
+            return Err(Error::StagedLeft { files, why: self.staging.why_files_stay() });
         }
         Err(Error::BranchesHang { files, branches, waited: HANGS })
     }

@@ -7,7 +7,7 @@ mod promises;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -63,6 +63,8 @@ pub(crate) struct Area {
     pub(crate) intake: Intake,
     /// New files are taken in.
     pub(crate) open: AtomicBool,
+    /// How many empty the area just now; no new files are taken in meanwhile.
+    pauses: AtomicU32,
     pub(crate) started: Instant,
     pub(crate) queue: LeafMutex<rank::AreaQueue, StagedQueue>,
     pub(crate) wake: Condvar,
@@ -99,6 +101,15 @@ impl StagedQueue {
     }
 }
 
+/// See [`Area::pause`].
+pub(crate) struct IntakePause<'a>(&'a Area);
+
+impl Drop for IntakePause<'_> {
+    fn drop(&mut self) {
+        self.0.pauses.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 pub(crate) fn id_of(node: &Node) -> FileId {
     FileId(node.id.0)
 }
@@ -112,6 +123,7 @@ impl Area {
             branch,
             intake,
             open: AtomicBool::new(intake == Intake::NewFiles),
+            pauses: AtomicU32::new(0),
             started: Instant::now(),
             queue: LeafMutex::new(StagedQueue {
                 waiting,
@@ -125,6 +137,16 @@ impl Area {
             groups: Groups::of_this_process(),
             limit: AtomicU64::new(0),
         }
+    }
+
+    /// Takes no new files in until the result is dropped.
+    pub(crate) fn pause(&self) -> IntakePause<'_> {
+        self.pauses.fetch_add(1, Ordering::Relaxed);
+        IntakePause(self)
+    }
+
+    fn takes_new_files(&self) -> bool {
+        self.open.load(Ordering::Relaxed) && self.pauses.load(Ordering::Relaxed) == 0
     }
 
     /// As it is configured now. Cheap.
@@ -331,7 +353,7 @@ impl Staged {
 
     /// Whether new files may wait in memory.
     pub(crate) fn takes_new_files(&self) -> bool {
-        self.area().is_some_and(|area| area.open.load(Ordering::Relaxed))
+        self.area().is_some_and(Area::takes_new_files)
     }
 
     /// Where a file is staged now, if it is.

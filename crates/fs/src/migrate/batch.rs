@@ -32,7 +32,7 @@ use crate::node::{LateNames, Node, path_of};
 use crate::relocate;
 use crate::relocate::{
     Batch, BatchFile, BranchUuid, CopiesSync, Durability, DurableCopy, MOST_FILES, MOST_PATH_BYTES, Parked, Recorded,
-    RelocateError,
+    RelocateError, Removal,
 };
 use crate::warning::{Warning, WarningSubject};
 
@@ -298,6 +298,10 @@ impl Migrations {
             first.link.from.branch.invalidate_space();
             to.invalidate_space();
         }
+        if let (Ok(Removal::Unsure { errno }), Some(first)) = (&finished, moved.first()) {
+            // When it is back, recovery removes the sources that are still there.
+            first.link.from.branch.take_offline(format!("it did not confirm the removal of moved files ({errno})"));
+        }
         if let Err(error) = finished {
             to.note_errno(ErrorSource::Sync, error.errno());
             let (to, why) = (to.spec.name.clone(), error.to_string());
@@ -358,7 +362,13 @@ impl Member<'_> {
     }
 
     fn parked(&self) -> Parked<'_> {
-        Parked { source: self.link.from.fd.as_fd(), target: self.link.to.fd.as_fd(), temp: &self.temp }
+        Parked {
+            source: self.link.from.fd.as_fd(),
+            target: self.link.to.fd.as_fd(),
+            temp: &self.temp,
+            path: &self.path,
+            copied: &self.copied,
+        }
     }
 
     /// It stays where it is.

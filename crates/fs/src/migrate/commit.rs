@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::ground::at::DirAt;
 use crate::ground::workers;
 use crate::ground::workers::Lost;
 use crate::migrate::copying::Endpoint;
 use crate::migrate::moving::MovedLink;
 use crate::relocate;
 use crate::relocate::{
-    BranchUuid, Call, Decision, Durability, EntryAt, Move, MoveSide, MovedName, RelocateError, Removal, Reversibility,
+    BranchUuid, Call, Decision, Durability, EntryAt, Fingerprint, Move, MoveSide, MovedName, RelocateError, Removal,
+    Reversibility,
 };
 
 /// Commits a move. Where a branch may hang, the commit runs on that branch's workers, because the caller holds locks
@@ -39,6 +41,7 @@ pub(crate) fn commit_guarded(
         .collect();
     let (from, target, temp, copied) =
         (Arc::clone(&source.online), Arc::clone(to.online), temp.to_owned(), copied.clone());
+    let (temp_name, prints) = (temp.clone(), (copied.source, copied.target));
     let commit = move || {
         let hidden = target.hidden.as_ref().ok_or(RelocateError::Changed)?;
         // What is not synced must not be promised by an intent that is: it lies where the source does.
@@ -78,8 +81,39 @@ pub(crate) fn commit_guarded(
     }
     match decision.leave() {
         Reversibility::Open => Err(RelocateError::GivenUp),
-        Reversibility::Ending => Ok(Removal::Unsure { errno: Errno::TIMEDOUT }),
+        Reversibility::Ending => {
+            // The thread that waits for the source's branch cannot say any more that the source goes.
+            if source.online.guarded && durability == Durability::Now {
+                record_removals_within(source, to, &temp_name, prints, paths.to_vec());
+            }
+            Ok(Removal::Unsure { errno: Errno::TIMEDOUT })
+        }
         Reversibility::Undoing => Err(RelocateError::InDoubt { errno: Errno::TIMEDOUT }),
+    }
+}
+
+/// Records that the sources go when their branch is back; a new branch that may hang has as long as for a commit.
+fn record_removals_within(
+    source: &DirAt,
+    to: Endpoint<'_>,
+    temp: &OsStr,
+    (source_file, copy): (Fingerprint, Fingerprint),
+    paths: Vec<Vec<u8>>,
+) {
+    let (target, temp) = (Arc::clone(to.online), temp.to_owned());
+    let ends = (BranchUuid(source.online.uuid), source_file, BranchUuid(target.uuid), copy);
+    let record = move || {
+        let hidden = target.hidden.as_ref().ok_or(RelocateError::Changed)?;
+        relocate::record_removals(hidden.intents.as_fd(), ends, &temp, paths.iter().map(Vec::as_slice))
+    };
+    let no_answer = |errno| Err(RelocateError::Io { doing: "reach the branch", errno });
+    let recorded = if to.online.guarded {
+        to.branch.io_within(COMMIT_PATIENCE, move |_| Ok(record())).unwrap_or_else(no_answer)
+    } else {
+        record()
+    };
+    if let Err(error) = recorded {
+        tracing::warn!(%error, "cannot record that the source of a moved file is to be removed");
     }
 }
 

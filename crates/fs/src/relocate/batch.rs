@@ -20,6 +20,10 @@
 //! 6. The same for the directories that lost names, and the old branch's `tmp/`.
 //! 7. The intent is unlinked. No fsync: found again after a power loss, it has nothing left to do.
 //!
+//! Where 5 or 6 fails, a source may be back when its branch is, while users have renamed X. So an intent for each file
+//! then says that its source goes, as after a move of its own. They take the place of the batch's. Recovery deletes
+//! what is parked without an intent.
+//!
 //! A file that cannot be moved, or not now, falls out at any step before it is parked: its copy is deleted, and the
 //! others go on.
 //!
@@ -53,8 +57,9 @@ use std::path::Path;
 
 use rustix::fs::{AtFlags, RenameFlags, fstat, fstatfs, renameat_with, syncfs, unlinkat};
 use rustix::io::Errno;
+use tracing::warn;
 
-use crate::relocate::commit::{MovedName, ParentTimes, place_new, verify_unchanged};
+use crate::relocate::commit::{MovedName, ParentTimes, Removal, place_new, record_removals, verify_unchanged};
 use crate::relocate::error::ErrorContext;
 use crate::relocate::intent::BatchFile;
 use crate::relocate::journal::{Recorded, record_after};
@@ -105,6 +110,10 @@ pub struct Parked<'a> {
     pub target: BorrowedFd<'a>,
     /// Its copy's name in the [`super::TEMP_DIR`].
     pub temp: &'a OsStr,
+    /// Its path in the pool.
+    pub path: &'a [u8],
+    /// What [`super::copy`] returned.
+    pub copied: &'a DurableCopy,
 }
 
 /// Whether a rename on this file system is whole or not at all after a power loss.
@@ -189,26 +198,46 @@ impl<'a> Batch<'a> {
 
     /// Steps 4 to 7. On an error the intent stays, and the next mount does what is left; the files are in their new
     /// places.
-    pub fn finish(&self, recorded: Recorded<'_>, files: &[Parked<'_>]) -> Result<(), RelocateError> {
-        let [from_whole, to_whole] = self.syncs_whole;
+    pub fn finish(&self, recorded: Recorded<'_>, files: &[Parked<'_>]) -> Result<Removal, RelocateError> {
+        let [_, to_whole] = self.syncs_whole;
         if !files.is_empty() {
             let targets = ParentTimes::of(files.iter().map(|file| file.target));
             sync_names(&targets, self.temps, to_whole).doing("flush the new directories")?;
             told(self.hook, Step::Synced)?;
-            for (at, file) in files.iter().enumerate() {
-                match unlinkat(self.parked, parked_name(self.to, file.temp), AtFlags::empty()) {
-                    // Recovery of a branch that came back was here.
-                    Ok(()) | Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(errno).doing("unlink the source"),
+            match self.remove_sources(files) {
+                Ok(()) => {}
+                Err(stopped @ RelocateError::Stopped { .. }) => return Err(stopped),
+                Err(error) => {
+                    warn!(%error, "cannot remove the sources of moved files for good");
+                    let removal = |file: &Parked<'_>| {
+                        let ends = (self.from, file.copied.source, self.to, file.copied.target);
+                        record_removals(self.intents, ends, file.temp, std::iter::once(file.path))
+                    };
+                    files.iter().try_for_each(removal)?;
+                    recorded.remove()?;
+                    return Ok(Removal::Unsure { errno: error.errno() });
                 }
-                told(self.hook, Step::Removed(at + 1))?;
             }
-            let sources = ParentTimes::of(files.iter().map(|file| file.source));
-            sync_names(&sources, self.parked, from_whole).doing("flush the old directories")?;
-            told(self.hook, Step::RemovalSynced)?;
         }
         recorded.remove_lazily()?;
-        told(self.hook, Step::IntentRemoved)
+        told(self.hook, Step::IntentRemoved)?;
+        Ok(Removal::Done)
+    }
+
+    /// Steps 5 and 6.
+    fn remove_sources(&self, files: &[Parked<'_>]) -> Result<(), RelocateError> {
+        let [from_whole, _] = self.syncs_whole;
+        for (at, file) in files.iter().enumerate() {
+            match unlinkat(self.parked, parked_name(self.to, file.temp), AtFlags::empty()) {
+                // Recovery of a branch that came back was here.
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno).doing("unlink the source"),
+            }
+            told(self.hook, Step::Removed(at + 1))?;
+        }
+        let sources = ParentTimes::of(files.iter().map(|file| file.source));
+        sync_names(&sources, self.parked, from_whole).doing("flush the old directories")?;
+        told(self.hook, Step::RemovalSynced)
     }
 }
 

@@ -1,5 +1,11 @@
 //! Steps 3 to 9: the copy takes the place of its source.
+//!
+//! From the first unlink on, the move has happened. Step 7 or 8 may fail, so that a source may be back when its branch
+//! is. By then users may have given the copy another name, and its name to another file. So other intents take the
+//! place of the move's own before anybody goes on, one for each name. They say that the source goes, whatever the new
+//! branch has under that name.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::fs::{AtFlags, RenameFlags, linkat, renameat, renameat_with, unlinkat};
@@ -8,10 +14,10 @@ use tracing::warn;
 
 use crate::relocate::error::{ErrorContext, is_doubtful};
 use crate::relocate::fingerprint::{FileSnapshot, look_fd, look_if_present};
-use crate::relocate::journal::record;
+use crate::relocate::journal::{Recorded, record};
 use crate::relocate::{
     BranchUuid, Decision, Durability, DurableCopy, EntryAt, Fingerprint, Intent, Loss, MoveSide, RelocateError, Step,
-    StepHook, attrs, told,
+    StepHook, Verdict, attrs, told,
 };
 
 /// One name of a file that moves.
@@ -54,7 +60,8 @@ pub struct Move<'a> {
 pub enum Removal {
     /// It is gone.
     Done,
-    /// Its branch did not say: the intent stays, and removes it when that branch is back.
+    /// Its branch did not say, or not durably: intents stay, and remove it when that branch is back. Until then the
+    /// branch must not be used.
     Unsure {
         /// What was answered.
         errno: Errno,
@@ -103,7 +110,10 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
     let mut done = CommitProgress::default();
     match m.place_and_remove(&mut done) {
         Ok(Removal::Done) => {}
-        Ok(unsure) => return Ok(unsure),
+        Ok(unsure) => {
+            m.record_removals(recorded);
+            return Ok(unsure);
+        }
         Err(error) if !error.is_settled() => return Err(error),
         Err(error) => {
             m.decision.undo()?;
@@ -121,9 +131,9 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         }
     }
     if let Err(errno) = m.sync_sources() {
-        // The file is in its new place; the intent stays and sees to the old one after a power loss.
         warn!(%errno, "cannot flush the directory a file was moved from");
-        return Ok(Removal::Done);
+        m.record_removals(recorded);
+        return Ok(Removal::Unsure { errno });
     }
     told(m.hook, Step::RemovalSynced)?;
     m.decision.on(m.side_of_intents());
@@ -149,6 +159,20 @@ impl<'a> Move<'a> {
             temp: self.temp.name.as_encoded_bytes().to_vec(),
             source: self.copied.source,
             target: self.copied.target,
+        }
+    }
+
+    /// Of what lies in volatile memory nothing comes back.
+    fn record_removals(&self, recorded: Recorded<'_>) {
+        if self.durability != Durability::Now {
+            return;
+        }
+        self.decision.on(self.side_of_intents());
+        let ends = (self.from, self.copied.source, self.to, self.copied.target);
+        let paths = self.names.iter().map(|name| name.path);
+        if let Err(error) = record_removals(self.intents, ends, self.temp.name, paths).and_then(|()| recorded.remove())
+        {
+            warn!(%error, "cannot record that what is left of a moved file is to be removed");
         }
     }
 
@@ -255,6 +279,33 @@ impl<'a> Move<'a> {
         self.put_back(&target_times);
         target_times.sync()
     }
+}
+
+/// Records in the [`super::INTENTS_DIR`] of a move's new branch that each of its sources goes, whatever has its name
+/// there. The ends are the old branch and the source, then the new branch and the copy. `temp`: what the copy was
+/// called.
+pub fn record_removals<'p>(
+    intents: BorrowedFd<'_>,
+    (from, source, to, target): (BranchUuid, Fingerprint, BranchUuid, Fingerprint),
+    temp: &OsStr,
+    paths: impl Iterator<Item = &'p [u8]>,
+) -> Result<(), RelocateError> {
+    for path in paths {
+        // As of a rename that has happened, from the copy's first name to the path that the source has.
+        let _stays = record(
+            intents,
+            &Intent::Supersede {
+                from: temp.as_encoded_bytes().to_vec(),
+                to: super::intent::relative(path).to_vec(),
+                winner: to,
+                winner_file: target,
+                loser: from,
+                loser_file: source,
+                verdict: Verdict::Done,
+            },
+        )?;
+    }
+    Ok(())
 }
 
 /// Unlinks a file that lies elsewhere too. If unlink fails and the file is still there, that is an error. If the answer

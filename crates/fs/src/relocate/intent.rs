@@ -63,9 +63,10 @@ pub enum Intent {
         /// Its known outcome.
         verdict: Verdict,
     },
-    /// A file gets a name that a file on another branch had.
+    /// A file gets a name that a file on another branch had. Also the rest of a move whose source may be back
+    /// ([`Verdict::Done`]): the copy is the winner, and the source the loser.
     Supersede {
-        /// Old path of the winner.
+        /// Old path of the winner; of a copy, its name in the new branch's [`super::TEMP_DIR`].
         from: Vec<u8>,
         /// Path that both claim.
         to: Vec<u8>,

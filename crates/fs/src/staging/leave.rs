@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const NEXT_RETRY: Duration = Duration::from_millis(10);
 
-/// How long files that are busy for a moment are tried again at the end.
+/// How long files that are busy for a moment are tried again at the end, after the last one that left.
 const LAST_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long a worker waits for locks of a file and of directories. A holder may wait for a branch that hangs.
@@ -424,21 +424,24 @@ impl Staging {
                 files = left.len(),
                 ?example,
                 error = ?walked.err(),
+                why = self.why_files_stay(),
                 area = %area.branch.spec.path.display(),
-                "no branch can take these staged files; they are kept in memory: make room and mount again before the machine is switched off"
+                "no branch takes these staged files; they are kept in memory: remove the cause and mount again before the machine is switched off"
             );
             return;
         }
         crate::area::end(area, &self.context.state);
     }
 
-    /// All that waits goes to its branch, as far as it can without waiting for a branch that hangs.
-    pub(crate) fn empty_staging(&self) {
-        let Some(area) = self.staged.area() else { return };
+    /// All that waits goes to its branch, as far as it can without waiting for a branch that hangs. New files go to
+    /// their branches meanwhile, so that this ends although others write. Returns how many files stay.
+    pub(crate) fn empty_staging(&self) -> u64 {
+        let Some(area) = self.staged.area() else { return 0 };
+        let _paused = area.pause();
         if let Err(error) = self.take_back_staged() {
             tracing::error!(%error, "cannot list the staging area");
         }
-        let until = Instant::now() + LAST_PATIENCE;
+        let (mut fewest, mut until) = (u64::MAX, Instant::now());
         let mut waiting = self.all_free(area);
         if waiting.len() >= 1000 {
             tracing::info!(files = waiting.len(), "moving staged files to their branches");
@@ -449,8 +452,12 @@ impl Staging {
             self.report_hanging();
             self.release_left();
             waiting = self.retry_candidates(area);
+            // However long it takes: only what stays while no other leaves is given up.
+            if area.files() < fewest {
+                (fewest, until) = (area.files(), Instant::now() + LAST_PATIENCE);
+            }
             if waiting.is_empty() || Instant::now() >= until {
-                break;
+                return area.files();
             }
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -206,6 +206,12 @@ impl Staging {
         files.iter().filter_map(|file| queue.nodes.get(file).cloned()).collect()
     }
 
+    /// Why one of the files that wait could not leave when it was its turn.
+    pub(crate) fn why_files_stay(&self) -> String {
+        let stuck = self.staged.area.as_ref().and_then(|area| area.queue.lock().stuck.values().next().cloned());
+        stuck.map_or_else(|| "they are in use".to_owned(), |why| why.to_string())
+    }
+
     /// Of files that cannot leave the staging area.
     pub(crate) fn stuck_warning(&self) -> Option<Warning> {
         let (node, why, others) = {

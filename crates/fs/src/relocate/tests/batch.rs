@@ -9,7 +9,11 @@ use super::*;
 use crate::relocate::batch::parked_name;
 
 /// A batch of these files from a to b. What falls out of it is said.
-fn run(pool: &Pool, names: &[&str], hook: Option<StepHook<'_>>) -> Result<Vec<RelocateError>, RelocateError> {
+pub(super) fn run(
+    pool: &Pool,
+    names: &[&str],
+    hook: Option<StepHook<'_>>,
+) -> Result<Vec<RelocateError>, RelocateError> {
     run_with(pool, names, &|_| {}, hook)
 }
 
@@ -56,7 +60,7 @@ fn run_with(
             path: name.as_bytes(),
         };
         match batch.place_and_park(moved, &copy_of(at), copied) {
-            Ok(()) => done.push((source, target, copy_of(at))),
+            Ok(()) => done.push((moved, copy_of(at), copied)),
             Err(stopped @ RelocateError::Stopped { .. }) => return Err(stopped),
             Err(error) => {
                 fs::remove_file(pool.b.join(".umbrella/tmp").join(copy_of(at))).unwrap();
@@ -64,8 +68,16 @@ fn run_with(
             }
         }
     }
-    let done: Vec<_> =
-        done.iter().map(|(source, target, temp)| Parked { source: *source, target: *target, temp }).collect();
+    let done: Vec<_> = done
+        .iter()
+        .map(|(name, temp, copied)| Parked {
+            source: name.source.dir,
+            target: name.target.dir,
+            temp,
+            path: name.path,
+            copied,
+        })
+        .collect();
     batch.finish(recorded, &done)?;
     Ok(fallen)
 }

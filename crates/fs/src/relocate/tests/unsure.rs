@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::Write;
 
+use super::batch::run;
 use super::crash::{GO, STOP, rename_dir_over, supersede_over, two_files};
 use super::exchange::exchange_over;
 use super::*;
@@ -65,6 +66,75 @@ fn a_move_that_is_given_up_never_touches_its_source_and_is_taken_back() {
         assert_eq!(fs::read(pool.only("file")).unwrap(), [CONTENTS, b" and more"].concat(), "{last:?}");
         assert!(pool.hidden_files().is_empty(), "{last:?}");
     }
+}
+
+/// A disk that fails: the directory cannot be opened for a sync, by this thread, which loses that right.
+fn fail_syncs_of(dir: &Path) {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    fs::set_permissions(dir, std::os::unix::fs::PermissionsExt::from_mode(0o300)).unwrap();
+    let mut sets = capabilities(None).unwrap();
+    sets.effective -= CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    set_capabilities(None, sets).unwrap();
+}
+
+fn regain_rights() {
+    use rustix::thread::{capabilities, set_capabilities};
+    let mut sets = capabilities(None).unwrap();
+    sets.effective = sets.permitted;
+    set_capabilities(None, sets).unwrap();
+}
+
+#[test]
+fn a_source_whose_removal_is_not_durable_goes_whatever_users_make_of_the_copy() {
+    let pool = Pool::new().dirs(&["d"]);
+    let (source, saved) = (pool.a.join("d/file"), pool.a.join("saved"));
+    fs::write(&source, CONTENTS).unwrap();
+    let copied = pool.copy("d/file").unwrap();
+    let hook = |step| {
+        match step {
+            Step::Verified => fs::hard_link(&source, &saved).unwrap(),
+            Step::Removed(0) => fail_syncs_of(&pool.a.join("d")),
+            _ => {}
+        }
+        GO
+    };
+    let done = pool.commit_deciding(&["d/file"], &copied, &Decision::default(), Some(&hook));
+    regain_rights();
+    assert!(matches!(done, Ok(Removal::Unsure { .. })), "{done:?}");
+    goes_when_it_is_back(&pool, &saved);
+}
+
+#[test]
+fn sources_of_a_batch_whose_removal_is_not_durable_go_whatever_users_make_of_the_copies() {
+    let pool = Pool::new().dirs(&["d"]);
+    let (source, saved) = (pool.a.join("d/file"), pool.a.join("saved"));
+    fs::write(&source, CONTENTS).unwrap();
+    let hook = |step| {
+        match step {
+            Step::Placed(0) => fs::hard_link(&source, &saved).unwrap(),
+            Step::Removed(1) => fail_syncs_of(&pool.a.join("d")),
+            _ => {}
+        }
+        GO
+    };
+    let fallen = run(&pool, &["d/file"], Some(&hook));
+    regain_rights();
+    assert_eq!(fallen, Ok(vec![]));
+    goes_when_it_is_back(&pool, &saved);
+}
+
+/// The removal of a moved file was not durable, and users have exchanged its name with another one since.
+fn goes_when_it_is_back(pool: &Pool, saved: &Path) {
+    let source = pool.a.join("d/file");
+    fs::rename(saved, &source).unwrap();
+    fs::rename(pool.b.join("d/file"), pool.b.join("d/other")).unwrap();
+    fs::write(pool.b.join("d/file"), "another").unwrap();
+    let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(A), &|| GO));
+    assert_eq!((report.pending, report.warnings), (0, vec![]));
+    assert!(!source.exists());
+    assert_eq!(fs::read(pool.b.join("d/file")).unwrap(), b"another");
+    assert_eq!(fs::read(pool.b.join("d/other")).unwrap(), CONTENTS);
+    assert!(pool.hidden_files().is_empty());
 }
 
 /// A file of two names, of which another file takes the second at the target while it moves.
