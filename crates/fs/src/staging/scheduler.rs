@@ -208,7 +208,7 @@ impl Staging {
 
     /// Why one of the files that wait could not leave when it was its turn.
     pub(crate) fn why_files_stay(&self) -> String {
-        let stuck = self.staged.area.as_ref().and_then(|area| area.queue.lock().stuck.values().next().cloned());
+        let stuck = self.staged.area().and_then(|area| area.queue.lock().stuck.values().next().cloned());
         stuck.map_or_else(|| "they are in use".to_owned(), |why| why.to_string())
     }
 
