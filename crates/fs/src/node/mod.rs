@@ -85,7 +85,8 @@ pub(crate) struct Node {
 
 /// What differs between directories and everything else.
 pub(crate) enum Body {
-    Dir(Dir),
+    /// Apart: files are more, and smaller.
+    Dir(Box<Dir>),
     File(File),
 }
 
@@ -301,7 +302,7 @@ impl Node {
             listed_at: AtomicU64::new(0),
             listing: RankedMutex::keyed(id.0, None),
         };
-        Node::new(id, ino, FileKind::Directory, born, Body::Dir(dir))
+        Node::new(id, ino, FileKind::Directory, born, Body::Dir(Box::new(dir)))
     }
 
     pub(crate) fn new_file(

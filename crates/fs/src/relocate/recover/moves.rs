@@ -74,9 +74,10 @@ impl Recovering<'_> {
 
     fn leave_both(&mut self, pairs: &[NamePair<'_>], source: &Fingerprint) -> IntentOutcome {
         for pair in pairs.iter().filter(|pair| pair.source.is_some() && pair.target.is_some()) {
-            let what = match pair.has_source(source) {
-                true => "changed on both branches since a move was cut short",
-                false => "another file has the name since it moved",
+            let what = if pair.has_source(source) {
+                "changed on both branches since a move was cut short"
+            } else {
+                "another file has the name since it moved"
             };
             self.warn(format!("{}: {what}; both files stay", show(pair.path)));
         }
