@@ -251,7 +251,9 @@ fn the_first_sync_of_a_file_that_left_memory_by_itself_makes_its_name_durable_to
 fn at_the_end_files_are_tried_again_as_long_as_some_leave() {
     let scene = Scene::new(small_area());
     let names: Vec<_> = (0..4).map(|number| format!("file-{number}")).collect();
-    names.iter().for_each(|name| _ = scene.put(name, b"x"));
+    for name in &names {
+        scene.put(name, b"x");
+    }
     // Somebody has them open past the mount, and closes one after the other.
     let mut held: Vec<_> = names.iter().map(|name| std::fs::File::open(scene.area().join(name)).unwrap()).collect();
     let scanner = std::thread::spawn(move || {
