@@ -32,13 +32,13 @@ fn a_directory_of_the_root_file_system_is_no_disk() {
         &pool,
         &["branch", "add", "b"],
         dir.path(),
-        "lies on the root file system; mount the disk first; with --require-mount false",
+        "lies on the root file system; mount the disk first; to use the directory itself, add --require-mount false",
     );
     refused(
         &pool,
         &["branch", "replace", "a"],
         dir.path(),
-        "lies on the root file system; mount the disk first; with --force",
+        "lies on the root file system; mount the disk first; to use the directory itself, add --force",
     );
     let add = ["branch", "add", "b", dir.path().to_str().unwrap(), "--require-mount", "false"];
     pool.say(add);
