@@ -2,8 +2,8 @@
 //!
 //! While the disk sleeps, writes go to the log. While it spins, they go to the disk, except those that overlap data
 //! still in the log. Reads gather from both, and wake the disk only if they need it. The policy
-//! ([`When`](umbrella_policy::flash_cache::When)) decides when the contents of the log go to the disk, in the order of
-//! a plan ([`Planner`](umbrella_policy::flash_cache::Planner)).
+//! ([`FlushTrigger`](umbrella_policy::flash_cache::FlushTrigger)) decides when the contents of the log go to the disk,
+//! in the order of a plan ([`FlushPlanner`](umbrella_policy::flash_cache::FlushPlanner)).
 //!
 //! A write, while the disk sleeps (`commit`):
 //! 1. It joins the record that is being built: one record takes all writes that come while the one before is being
