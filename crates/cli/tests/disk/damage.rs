@@ -220,7 +220,7 @@ fn a_flash_that_is_forgotten_while_it_can_be_read_says_what_it_had() {
     house.given(&["serve", &config, "--daemon"]);
     house.refused(&["detach", &config, "--forget-flash"], 1, &["media is served"]);
     ends(house.signal("media", Signal::KILL));
-    house.refused(&["detach", &config, "--forget-flash"], 0, &["forgotten", "lost: sectors 0 to 2047"]);
+    house.refused(&["detach", &config, "--forget-flash"], 0, &["is given up", "lost: sectors 0 to 2047"]);
     assert!(first(&house.path("media.disk"), 4096) == vec![0; 4096]);
     house.refused(&["attach", &config], 1, &["is a plain disk now", "umbrella disk create"]);
     house.refused(&["detach", &config, "--salvage"], 1, &["was taken apart already"]);
