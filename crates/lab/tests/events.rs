@@ -91,7 +91,7 @@ fn a_decision_that_differs_is_an_error_that_names_the_first() {
     assert!(matches!(error, EventsError::Differs { number: 2, place: 2, recorded: None, .. }), "{error}");
     assert!(
         error.to_string().starts_with(
-            "selection 2 at 0.000000 s: page 2 of the answer was none, and is page 1 of file 1 at block 101 now"
+            "selection 2 at 0.000000 s: page 2 of the answer was none, and is now page 1 of file 1 at block 101"
         ),
         "{error}"
     );
@@ -126,7 +126,7 @@ fn what_is_no_record_is_refused() {
         ("umbrella-events 1\npolicy cscan\nk 1 2\nend 3 0\n", "line 4: the record was changed or damaged"),
         (
             "umbrella-events 1\npolicy cscan\nd 0 1 0 1 7 -\ns 1 9 1\n> 1 0 1 8\n",
-            "selection 1 at 0.000000 s: page 1 of the answer was page 0 of file 1 at block 8, and is page 0 of file 1 at block 7 now",
+            "selection 1 at 0.000000 s: page 1 of the answer was page 0 of file 1 at block 8, and is now page 0 of file 1 at block 7",
         ),
         (
             "umbrella-events 1\npolicy cscan\nd 0 1 0 1 7 -\ns 1 9 1\n> 1 0 1 8\nend 5 0\n",

@@ -159,7 +159,7 @@ fn staging_that_takes_nothing_in_says_so() {
     };
     assert!(
         shown((1 << 20) - 1)
-            .contains("2 deleted before; no more files are staged until memory has room for one of that size\n")
+            .contains("2 deleted before; no more files are staged until memory has room for a file of that size\n")
     );
     assert!(!shown(1 << 20).contains("no more files are staged"));
 }
