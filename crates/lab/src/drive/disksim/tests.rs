@@ -227,7 +227,10 @@ fn what_is_missing_or_wrong_is_named() {
     assert!(of("Block count", "Blocks").starts_with("own.model, line 2: dm_disk has no \"Block count\""));
     assert!(of("= 6000", "= fast").starts_with("own.model, line 30: \"Rotation speed (in rpms)\" is not a number"));
     assert!(of("70 ]", "bad ]").starts_with("own.model, line 15: \"slips\" is not a number"));
-    assert!(of("used = 8", "used = 11").starts_with("own.model, line 8: \"Sparing scheme used\" is 11, which no"));
+    assert!(
+        of("used = 8", "used = 11")
+            .starts_with("own.model, line 8: \"Sparing scheme used\" is 11, which is impossible")
+    );
     assert!(of("extracted", "magic").starts_with("own.model, line 27: \"Seek type\" is \"magic\" (known: constant"));
     assert!(of("revolutions", "bananas").starts_with("own.model, line 19: \"Skew units\" is \"bananas\""));
     assert!(of("own.seek", "none.seek").starts_with("own.model, line 27: none.seek: No such file"));
