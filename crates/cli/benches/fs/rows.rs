@@ -64,6 +64,17 @@ const fn speed_up(name: &'static str, aim: f64) -> Row {
     Row { name, unit: Unit::SpeedUp, aim: Some(aim) }
 }
 
+/// A group of the dissertation.
+const fn paper(
+    name: &'static str,
+    about: &'static str,
+    rules: Rules,
+    work: fn(&Lab, &Stack, &mut Samples) -> Result<()>,
+    rows: &'static [Row],
+) -> Group {
+    Group { name, about, rules, about_rules: true, of_paper: true, work, rows }
+}
+
 pub(crate) const GROUPS: &[Group] = &[
     Group {
         name: "postmark",
@@ -235,87 +246,69 @@ pub(crate) const GROUPS: &[Group] = &[
         work: work::oscillation::run_with_band,
         rows: &[aimless("append-hysteresis"), aimless("truncate-hysteresis")],
     },
-    Group {
-        name: "postmark-inode",
-        about: "figure 16: postmark under 32 rules on inodes, of which the last matches",
-        rules: Rules::ByInode(32),
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::postmark_by_inode,
-        rows: &[time("postmark-inode-32", 1.03)],
-    },
-    Group {
-        name: "postmark-name",
-        about: "figure 16: postmark under 32 rules on names that match in part",
-        rules: Rules::ByName(32),
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::postmark_by_name,
-        rows: &[time("postmark-name-32", 1.03)],
-    },
-    Group {
-        name: "overflow",
-        about: "figure 17: postmark where the first branch of the rule's list is full",
-        rules: Rules::Overflow,
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::overflow,
-        rows: &[time("postmark-overflow", 1.03)],
-    },
-    Group {
-        name: "compile-inode-1",
-        about: "figure 14: a program of 200 sources is compiled and installed under 1 rule on inodes",
-        rules: Rules::ByInode(1),
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::compile_1_inode,
-        rows: &[aimless("compile-inode-1")],
-    },
-    Group {
-        name: "compile-inode-32",
-        about: "figure 14: the same under 32 rules on inodes",
-        rules: Rules::ByInode(32),
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::compile_32_inode,
-        rows: &[aimless("compile-inode-32")],
-    },
-    Group {
-        name: "compile-name-1",
-        about: "figure 15: the same under 1 rule on names",
-        rules: Rules::ByName(1),
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::compile_1_name,
-        rows: &[aimless("compile-name-1")],
-    },
-    Group {
-        name: "compile-name-32",
-        about: "figure 15: the same under 32 rules on names",
-        rules: Rules::ByName(32),
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::compile_32_name,
-        rows: &[aimless("compile-name-32")],
-    },
-    Group {
-        name: "encrypted-tenth",
-        about: "figure 22: postmark where a rule puts a tenth of the directories on an encrypted branch (gocryptfs)",
-        rules: Rules::Encrypted { all: false },
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::encrypted_tenth,
-        rows: &[aimless("postmark-encrypted-tenth")],
-    },
-    Group {
-        name: "encrypted-all",
-        about: "figure 22: the same where all branches are encrypted",
-        rules: Rules::Encrypted { all: true },
-        about_rules: true,
-        of_paper: true,
-        work: work::paper::encrypted_all,
-        rows: &[aimless("postmark-encrypted-all")],
-    },
+    paper(
+        "postmark-inode",
+        "figure 16: postmark under 32 rules on inodes, of which the last matches",
+        Rules::ByInode(32),
+        |lab, stack, samples| work::postmark::time(lab, stack, "postmark-inode-32", 512, samples),
+        &[time("postmark-inode-32", 1.03)],
+    ),
+    paper(
+        "postmark-name",
+        "figure 16: postmark under 32 rules on names that match in part",
+        Rules::ByName(32),
+        |lab, stack, samples| work::postmark::time(lab, stack, "postmark-name-32", 512, samples),
+        &[time("postmark-name-32", 1.03)],
+    ),
+    paper(
+        "overflow",
+        "figure 17: postmark where the first branch of the rule's list is full",
+        Rules::Overflow,
+        |lab, stack, samples| work::postmark::time(lab, stack, "postmark-overflow", 512, samples),
+        &[time("postmark-overflow", 1.03)],
+    ),
+    paper(
+        "compile-inode-1",
+        "figure 14: a program of 200 sources is compiled and installed under 1 rule on inodes",
+        Rules::ByInode(1),
+        |lab, stack, samples| work::paper::compile(lab, stack, "compile-inode-1", samples),
+        &[aimless("compile-inode-1")],
+    ),
+    paper(
+        "compile-inode-32",
+        "figure 14: the same under 32 rules on inodes",
+        Rules::ByInode(32),
+        |lab, stack, samples| work::paper::compile(lab, stack, "compile-inode-32", samples),
+        &[aimless("compile-inode-32")],
+    ),
+    paper(
+        "compile-name-1",
+        "figure 15: the same under 1 rule on names",
+        Rules::ByName(1),
+        |lab, stack, samples| work::paper::compile(lab, stack, "compile-name-1", samples),
+        &[aimless("compile-name-1")],
+    ),
+    paper(
+        "compile-name-32",
+        "figure 15: the same under 32 rules on names",
+        Rules::ByName(32),
+        |lab, stack, samples| work::paper::compile(lab, stack, "compile-name-32", samples),
+        &[aimless("compile-name-32")],
+    ),
+    paper(
+        "encrypted-tenth",
+        "figure 22: postmark where a rule puts a tenth of the directories on an encrypted branch (gocryptfs)",
+        Rules::Encrypted { all: false },
+        |lab, stack, samples| work::postmark::time(lab, stack, "postmark-encrypted-tenth", 4096, samples),
+        &[aimless("postmark-encrypted-tenth")],
+    ),
+    paper(
+        "encrypted-all",
+        "figure 22: the same where all branches are encrypted",
+        Rules::Encrypted { all: true },
+        |lab, stack, samples| work::postmark::time(lab, stack, "postmark-encrypted-all", 4096, samples),
+        &[aimless("postmark-encrypted-all")],
+    ),
 ];
 
 /// All groups of the dissertation.

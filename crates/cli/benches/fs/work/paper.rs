@@ -1,4 +1,5 @@
-//! What chapter V of the UmbrellaFS dissertation measures of the file system itself (figures 14 to 17 and 22).
+//! What chapter V of the UmbrellaFS dissertation measures of the file system itself (figures 14 to 17 and 22),
+//! as far as it is not postmark.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -8,59 +9,15 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Lab, Samples, postmark};
+use super::{Lab, Samples};
 use crate::host;
 use crate::system::Stack;
 
 /// Sources of the program that is compiled. The paper compiles OpenSSH 4.7, which has about as many.
 const SOURCES: usize = 200;
 
-/// Figure 16: the same postmark under rules.
-pub(crate) fn postmark_by_inode(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    postmark::time(lab, stack, "postmark-inode-32", 512, samples)
-}
-
-/// See [`postmark_by_inode`].
-pub(crate) fn postmark_by_name(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    postmark::time(lab, stack, "postmark-name-32", 512, samples)
-}
-
-/// Figure 17: the first branch of the rule's list is full.
-pub(crate) fn overflow(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    postmark::time(lab, stack, "postmark-overflow", 512, samples)
-}
-
-/// Figure 22: a tenth of the directories is on an encrypted branch.
-pub(crate) fn encrypted_tenth(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    postmark::time(lab, stack, "postmark-encrypted-tenth", 4096, samples)
-}
-
-/// Figure 22: every branch is encrypted.
-pub(crate) fn encrypted_all(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    postmark::time(lab, stack, "postmark-encrypted-all", 4096, samples)
-}
-
 /// Figures 14 and 15: a program is configured, compiled and installed.
-pub(crate) fn compile_1_inode(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    compile(lab, stack, "compile-inode-1", samples)
-}
-
-/// See [`compile_1_inode`].
-pub(crate) fn compile_32_inode(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    compile(lab, stack, "compile-inode-32", samples)
-}
-
-/// See [`compile_1_inode`].
-pub(crate) fn compile_1_name(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    compile(lab, stack, "compile-name-1", samples)
-}
-
-/// See [`compile_1_inode`].
-pub(crate) fn compile_32_name(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    compile(lab, stack, "compile-name-32", samples)
-}
-
-fn compile(lab: &Lab, stack: &Stack, row: &'static str, samples: &mut Samples) -> Result<()> {
+pub(crate) fn compile(lab: &Lab, stack: &Stack, row: &'static str, samples: &mut Samples) -> Result<()> {
     let place = stack.root().join(row);
     let sources = lab.scaled(SOURCES);
     write_program(&place, sources)?;
