@@ -317,6 +317,18 @@ fn comments_are_at_most_120_columns_wide() {
 }
 
 #[test]
+fn a_module_with_files_of_its_own_is_the_mod_file_of_their_folder() {
+    let mut beside = Vec::new();
+    for package in metadata().workspace_packages() {
+        let files = rust_files(&folder(package));
+        assert!(files.len() > 2, "{} has sources", package.name);
+        let folders: Vec<_> = files.iter().filter_map(|path| path.parent()).collect();
+        beside.extend(files.iter().filter(|path| folders.contains(&path.with_extension("").as_path())).cloned());
+    }
+    assert!(beside.is_empty(), "move each foo.rs beside a folder foo/ to foo/mod.rs (a test: main.rs): {beside:?}");
+}
+
+#[test]
 fn one_place_knows_fuse() {
     let source = folder(package(&metadata(), "umbrella-fs")).join("src");
     let knows: Vec<_> = rust_files(&source)

@@ -186,7 +186,13 @@ fn a_daemon_that_is_killed_while_files_leave_loses_none_and_brings_none_back() {
     for at in 0..count {
         assert!(fs::read(pool.join(name(at))).unwrap() == bytes(at, 20_000), "{at}");
     }
-    // A file that is still in use when its turn comes waits for a rest of a minute.
+    let open = name(count - 1);
+    let file = File::open(pool.join(&open)).unwrap();
+    let others_left =
+        poll(4 * PATIENCE, || (ssd.files().len() <= 1 && level(&pool).state == EvictState::Rests).then_some(()));
+    assert!(others_left.is_some(), "{:?}", level(&pool));
+    drop(file);
+    // A file that was in use when its turn came leaves after a rest of a minute, although nobody uses the pool.
     let all_left = poll(4 * PATIENCE, || ssd.files().is_empty().then_some(()));
     assert!(all_left.is_some(), "{:?}", level(&pool));
     assert_eq!(hdd.files().len(), count as usize);

@@ -19,7 +19,7 @@ impl Admin {
         while !self.context.is_stopping() {
             let in_use = self.branches.levels.take() || self.branches.any_written_past_daemon();
             // Also where nobody uses the pool: others may have written while it was not mounted.
-            let goes_on = self.migrate.enforce_fill_levels();
+            let goes_on = self.migrate.enforce_fill_levels(in_use);
             let before = |wait| goes_on.map_or(Instant::now() + wait, |at| at.min(Instant::now() + wait));
             if !self.migrate.has_levels() {
                 // Use of the tree is nothing to wake up for: new rules call.

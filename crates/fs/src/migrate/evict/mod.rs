@@ -63,7 +63,8 @@ struct EvictionPause {
     used: ByteSize,
     /// At this level what was moved is free, and the rest ends early.
     freed: Option<ByteSize>,
-    /// It goes on by itself. Else only where the pool is in use.
+    /// It goes on by itself: something was to be waited for, or the pool was in use since, and what was in use may be
+    /// closed.
     wakes: bool,
 }
 
@@ -112,9 +113,9 @@ fn in_hours(evict: &Evict) -> bool {
 }
 
 impl Migrations {
-    /// Looks at all fill levels, and lets files leave where that is due. When it is to be called again although nobody
-    /// uses the pool.
-    pub(crate) fn enforce_fill_levels(&self) -> Option<Instant> {
+    /// Looks at all fill levels, and lets files leave where that is due. `in_use`: the pool, since the last call. When it
+    /// is to be called again although nobody uses the pool.
+    pub(crate) fn enforce_fill_levels(&self, in_use: bool) -> Option<Instant> {
         // Before the rules: a rest by older ones is not kept.
         let changes = self.evicts.changes.load(Ordering::Acquire);
         let active = self.placement.rules.load_full();
@@ -123,7 +124,8 @@ impl Migrations {
         evicts
             .iter()
             .filter_map(|evict| {
-                [self.enforce_fill_level(&active, evict, changes), begin_of_hours(evict)].into_iter().flatten().min()
+                let goes_on = self.enforce_fill_level(&active, evict, changes, in_use);
+                [goes_on, begin_of_hours(evict)].into_iter().flatten().min()
             })
             .min()
     }

@@ -39,16 +39,25 @@ pub(super) struct EvictionRound {
 impl Migrations {
     /// Looks at one fill level; returns when files that are to leave have left. When it goes on by itself.
     /// `changes`: of the configuration, before `active` was taken.
-    pub(super) fn enforce_fill_level(&self, active: &Arc<ActiveRules>, evict: &Evict, changes: u64) -> Option<Instant> {
+    pub(super) fn enforce_fill_level(
+        &self,
+        active: &Arc<ActiveRules>,
+        evict: &Evict,
+        changes: u64,
+        in_use: bool,
+    ) -> Option<Instant> {
         let level = evict.level(&self.placement.views())?;
-        let urgency = match self.note_level(evict, level) {
+        let urgency = match self.note_level(evict, level, in_use) {
             EvictionDue::Nothing => return None,
             EvictionDue::Later(at) => return at,
             EvictionDue::Now(urgency) => urgency,
         };
         self.say_begin(evict, urgency);
         self.with_run(evict, |run| run.is_moving = true);
-        let rest = self.evict(active, evict, urgency);
+        let mut rest = self.evict(active, evict, urgency);
+        if let Some(rest) = &mut rest {
+            rest.wakes |= in_use;
+        }
         self.with_run(evict, |run| {
             run.is_moving = false;
             run.rest = rest.filter(|_| self.evicts.changes.load(Ordering::Acquire) == changes);
@@ -57,13 +66,16 @@ impl Migrations {
         rest.and_then(|rest| rest.wakes_at())
     }
 
-    fn note_level(&self, evict: &Evict, level: Level) -> EvictionDue {
+    fn note_level(&self, evict: &Evict, level: Level, in_use: bool) -> EvictionDue {
         let in_hours = in_hours(evict);
         self.with_run(evict, |run| {
             if run.in_hours != in_hours {
                 run.rest = None;
             }
             run.in_hours = in_hours;
+            if let Some(rest) = &mut run.rest {
+                rest.wakes |= in_use;
+            }
             let goes_on = run.on.filter(|on| (*on == Urgency::Short || in_hours) && evict.excess(level).0 > 0);
             let Some(urgency) = evict.begins(level, in_hours).or(goes_on.map(|_| Urgency::Level)) else {
                 run.end();

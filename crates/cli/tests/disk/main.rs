@@ -2,24 +2,16 @@
 //! not.
 #![allow(clippy::unnecessary_debug_formatting, reason = "quoted paths are what TOML reads")]
 
-#[path = "disk/damage.rs"]
 mod damage;
-#[path = "disk/holes.rs"]
 mod holes;
-#[path = "disk/hung.rs"]
 mod hung;
-#[path = "disk/in_use.rs"]
 mod in_use;
-#[path = "disk/left_behind.rs"]
 mod left_behind;
-#[path = "disk/mistakes.rs"]
 mod mistakes;
-#[path = "disk/only_read.rs"]
 mod only_read;
-#[path = "disk/power.rs"]
 mod power;
+#[path = "../support/mod.rs"]
 mod support;
-#[path = "disk/told.rs"]
 mod told;
 
 use std::fs::{self, File};

@@ -1,22 +1,15 @@
 //! Log stores as their users have them: made, served and attached by the program, with real file systems and programs
 //! on them, grown, killed and damaged. Needs root, FUSE, the loop driver, fio, postmark, fsx, nbdcopy and qemu-img.
 
-#[path = "log_disk/file_systems.rs"]
 mod file_systems;
-#[path = "log_disk/full.rs"]
 mod full;
-#[path = "log_disk/growing.rs"]
 mod growing;
-#[path = "log_disk/house.rs"]
 mod house;
-#[path = "log_disk/kills.rs"]
 mod kills;
-#[path = "log_disk/mistakes.rs"]
 mod mistakes;
-#[path = "log_disk/salvage.rs"]
 mod salvage;
-#[path = "log_disk/scrub.rs"]
 mod scrub;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::fs;

@@ -153,10 +153,11 @@ struct Line {
     expect: Expect,
 }
 
-static LIST: LazyLock<Vec<Frozen>> = LazyLock::new(|| match toml::from_str::<File>(include_str!("../claims.toml")) {
-    Ok(file) => file.group.iter().flat_map(|group| claims_of(group, &file.readings)).collect(),
-    Err(error) => panic!("claims.toml: {error}"),
-});
+static LIST: LazyLock<Vec<Frozen>> =
+    LazyLock::new(|| match toml::from_str::<File>(include_str!("../../claims.toml")) {
+        Ok(file) => file.group.iter().flat_map(|group| claims_of(group, &file.readings)).collect(),
+        Err(error) => panic!("claims.toml: {error}"),
+    });
 
 /// All claims of a paper, in their order.
 pub fn frozen(paper: &str) -> impl Iterator<Item = &'static Frozen> {

@@ -6,43 +6,27 @@
 //! round. All mounts live in a private mount namespace. Disks and mounts end with the benchmark, and the kernel's
 //! settings are put back, however it ends.
 
-#[path = "live/args.rs"]
 mod args;
-#[path = "common/daemon.rs"]
+#[path = "../common/daemon.rs"]
 mod daemon;
-#[path = "live/disk.rs"]
 mod disk;
-#[path = "common/host.rs"]
+#[path = "../common/host.rs"]
 mod host;
-#[path = "live/kernel.rs"]
 mod kernel;
-#[path = "live/layout.rs"]
 mod layout;
-#[path = "live/measure.rs"]
 mod measure;
-#[path = "live/place.rs"]
 mod place;
-#[path = "live/prediction.rs"]
 mod prediction;
-#[path = "live/programs.rs"]
 mod programs;
-#[path = "live/report.rs"]
 mod report;
-#[path = "live/scenarios.rs"]
 mod scenarios;
-#[path = "live/sizes.rs"]
 mod sizes;
-#[path = "common/spread.rs"]
+#[path = "../common/spread.rs"]
 mod spread;
-#[path = "live/stack.rs"]
 mod stack;
-#[path = "live/staging.rs"]
 mod staging;
-#[path = "live/steps.rs"]
 mod steps;
-#[path = "live/workloads.rs"]
 mod workloads;
-#[path = "live/write_back.rs"]
 mod write_back;
 
 use std::process::ExitCode;

@@ -5,25 +5,18 @@
 //! inside a row (A B C A B C). Every ratio compares two neighbours in time; the table shows the median with the
 //! smallest and largest. All mounts live in a private mount namespace, so nothing is left behind however the run ends.
 
-#[path = "fs/args.rs"]
 mod args;
-#[path = "fs/caches.rs"]
 mod caches;
-#[path = "common/daemon.rs"]
+#[path = "../common/daemon.rs"]
 mod daemon;
-#[path = "fs/disk.rs"]
 mod disk;
-#[path = "common/host.rs"]
+#[path = "../common/host.rs"]
 mod host;
-#[path = "fs/report.rs"]
 mod report;
-#[path = "fs/rows.rs"]
 mod rows;
-#[path = "common/spread.rs"]
+#[path = "../common/spread.rs"]
 mod spread;
-#[path = "fs/system.rs"]
 mod system;
-#[path = "fs/work/mod.rs"]
 mod work;
 
 use std::process::ExitCode;
