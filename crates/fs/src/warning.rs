@@ -135,7 +135,7 @@ pub enum Warning {
         last: String,
     },
     /// Errors of disks may go unseen.
-    #[error("stopped watching for disk errors: {why}; some may be missing from the status until the next mount")]
+    #[error("disk errors may be missing from the status ({why}); the daemon needs the capability CAP_SYSLOG")]
     DiskErrorsUnwatched {
         /// What failed.
         why: String,
@@ -237,6 +237,7 @@ fn directories_shown(count: usize) -> String {
 pub(crate) enum WarningSubject {
     /// Moves to a branch that are not finished on the old one.
     Batch(String),
+    DiskErrors,
     /// A name that several branches have.
     Name(String),
     /// The fill level of a branch or group.

@@ -174,8 +174,8 @@ pub(crate) enum Notice {
         quoted(of)
     )]
     WarmAgainstEvict { rule: String, of: String },
-    #[error("rule {}: {unnoted}", quoted(rule))]
-    ReadsUnnoted { rule: String, unnoted: Unnoted },
+    #[error("{by}: {unnoted}")]
+    ReadsUnnoted { by: String, unnoted: Unnoted },
     #[error(
         "the pattern {} begins with the mount point, but patterns match paths inside the pool: write {}",
         quoted(glob),
@@ -293,11 +293,11 @@ impl fmt::Display for Unnoted {
             Reads::Relative => write!(
                 f,
                 "mounted relatime: {branches}; there a read updates the access time only once a day, too rarely for \
-                the rule; mount with strictatime, or write \"1d\" or more"
+                this; mount with strictatime, or write \"1d\" or more"
             ),
             Reads::Unnoted | Reads::Strict => write!(
                 f,
-                "mounted noatime: {branches}; there reads do not update the access time that the rule needs; mount \
+                "mounted noatime: {branches}; there reads do not update the access times that this needs; mount \
                 with relatime or strictatime"
             ),
         }

@@ -12,11 +12,12 @@ use umbrella_policy::placement::spec::{
 use super::Config;
 use super::notice::{Notice, Reads, SpannedNotice, Unnoted};
 use super::seen::PathFacts;
+use crate::text::quoted;
 
 /// Longest time after which `relatime` changes the access time of a file that is read.
 const RELATIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Rules on access times, and branches where those are not what the rules take them for.
+/// Rules and fill levels on access times, and branches where those are not what the rules take them for.
 pub(super) fn unnoted_reads(config: &Config, seen: &[PathFacts]) -> Vec<SpannedNotice> {
     // Options of the pool's mount take the place of the branches' own.
     let by_option = config.spec.access_times.update.map(Reads::from);
@@ -27,6 +28,12 @@ pub(super) fn unnoted_reads(config: &Config, seen: &[PathFacts]) -> Vec<SpannedN
     };
     let (noatime, relatime) = (mounted(Reads::Unnoted), mounted(Reads::Relative));
     let mut findings = Vec::new();
+    let mut find = |by: String, span: &Range<usize>, branches: Vec<String>, reads| {
+        if !branches.is_empty() {
+            let notice = Notice::ReadsUnnoted { by, unnoted: Unnoted { branches, reads } };
+            findings.push(SpannedNotice { span: span.clone(), notice });
+        }
+    };
     for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {
         let (RuleKindSpec::When { conditions, .. } | RuleKindSpec::Treat { conditions }) = &rule.kind else { continue };
         let limits = Condition::leaves(conditions).into_iter().filter_map(|condition| match condition {
@@ -34,17 +41,20 @@ pub(super) fn unnoted_reads(config: &Config, seen: &[PathFacts]) -> Vec<SpannedN
             _ => None,
         });
         let Some(shortest) = limits.min() else { continue };
-        let mut find = |branches: &Vec<String>, reads| {
-            if !branches.is_empty() {
-                let unnoted = Unnoted { branches: branches.clone(), reads };
-                let notice = Notice::ReadsUnnoted { rule: rule.name.clone(), unnoted };
-                findings.push(SpannedNotice { span: span.clone(), notice });
-            }
-        };
-        find(&noatime, Reads::Unnoted);
+        let by = format!("rule {}", quoted(&rule.name));
+        find(by.clone(), span, noatime.clone(), Reads::Unnoted);
         if shortest < RELATIME {
-            find(&relatime, Reads::Relative);
+            find(by, span, relatime.clone(), Reads::Relative);
         }
+    }
+    let compiled = config.rules().ok();
+    let evicts = compiled.iter().flat_map(|rules| rules.evicts());
+    for evict in evicts.filter(|evict| evict.order == EvictOrder::LeastRecentlyUsed) {
+        let mut specs = config.spec.rules.evicts.iter().zip(&config.spans.evicts);
+        let Some((_, span)) = specs.find(|(spec, _)| spec.of == evict.of) else { continue };
+        let members = evict.members.iter().filter_map(|id| config.spec.branches.get(id.index()));
+        let unread = members.filter(|branch| noatime.contains(&branch.name)).map(|branch| branch.name.clone());
+        find(format!("evict of {}", quoted(&evict.of)), span, unread.collect(), Reads::Unnoted);
     }
     findings
 }

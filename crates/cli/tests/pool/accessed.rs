@@ -107,6 +107,13 @@ fn check_warns_of_access_times_that_reads_do_not_change() {
     assert!(check(&hour).contains("mounted relatime: \"hot\";"));
     let said = check(&HOT.replace("atime", "mtime"));
     assert!(!said.contains("hot files"), "{said}");
+    for (order, warns) in [("least-recently-used", true), ("oldest", false)] {
+        let evict = format!("evict = {{ above = \"80%\", until = \"70%\", order = \"{order}\" }}");
+        let builder = Pool::builder().branch_with("cold", disks[0].path(), &evict).branch("hot", disks[1].path());
+        let pool = builder.default(&["cold", "hot"]).prepare();
+        let said = text(&pool.umbrella(["check".as_ref(), pool.config_path().as_os_str()]));
+        assert_eq!(said.contains("evict of \"cold\": mounted noatime: \"cold\";"), warns, "{order}: {said}");
+    }
     remount("strictatime");
     let said = check(&hour);
     assert!(said.contains("mounted relatime: \"hot\";") && !said.contains("noatime"), "{said}");

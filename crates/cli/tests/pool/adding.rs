@@ -67,6 +67,28 @@ fn a_directory_that_fstab_has_a_file_system_for_is_no_disk_before_that_is_mounte
 }
 
 #[test]
+fn a_directory_that_fstab_has_a_file_system_for_is_no_branch_at_the_first_mount_either() {
+    let house = Disk::tmpfs(8 * MIB);
+    let fstab = temp_dir("fstab");
+    let file = fstab.path().join("fstab");
+    let [a, b] = ["a", "b"].map(|name| house.join(name));
+    [&a, &b].map(|path| fs::create_dir(path).unwrap());
+    fs::write(&file, format!("UUID=1234 {} ext4 defaults,noauto 0 0\n", b.display())).unwrap();
+    let builder = || Pool::builder().branch("a", &a).fstab(&file);
+    let mut pool = builder().branch_with("b", &b, "optional = true").mount();
+    assert!(!pool.is_online("b"));
+    let status = pool.say(["status"]);
+    assert!(
+        status.contains("/etc/fstab has a file system for") && status.contains("require_mount = false"),
+        "{status}"
+    );
+    assert_eq!(fs::read_dir(&b).unwrap().count(), 0, "nothing is written there");
+    pool.write_branch("b", "require_mount = false");
+    pool.remount();
+    assert!(pool.is_online("b"));
+}
+
+#[test]
 fn the_answer_says_which_lists_the_branch_is_on() {
     let (_disks, builder) = disks(["a"]);
     let new = [Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB)];

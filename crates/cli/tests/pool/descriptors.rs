@@ -177,6 +177,25 @@ fn without_descriptors_no_branch_is_taken_for_dead() {
 }
 
 #[test]
+fn without_descriptors_a_dead_disk_is_noticed() {
+    let (a, b) = (Disk::ext4(32 * MIB), Disk::tmpfs(8 * MIB));
+    let pool = Pool::builder()
+        .branch("a", a.path())
+        .branch("b", b.path())
+        .keys("cache_timeout = \"0s\"\nprobe_interval = \"50ms\"\nprobe_timeout = \"60s\"")
+        .mount();
+    fs::write(pool.join("bad"), "x").unwrap();
+    pool.say(["sync"]);
+    let failing = fail(pool.pid(), "statx", "EIO", "bad");
+    a.break_from(0);
+    let few = Few::new(&pool, 0);
+    assert_eq!(errno(&fs::symlink_metadata(pool.join("bad"))), libc::EIO);
+    eventually("it is offline", || pool.log().contains("is offline"));
+    drop((few, failing));
+    assert!(pool.is_online("b"));
+}
+
+#[test]
 fn more_directories_than_the_daemon_may_have_open_are_all_listed() {
     const DIRS: usize = 600;
     let a = Disk::tmpfs(32 * MIB);

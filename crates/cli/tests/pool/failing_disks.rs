@@ -67,6 +67,19 @@ fn fake_line(device: &Path) -> String {
 }
 
 #[test]
+fn a_daemon_that_may_not_read_the_kernels_log_says_that_errors_may_be_missing() {
+    let disk = Disk::ext4(32 * MIB);
+    let warned = |pool: &Pool| pool.status().warnings.iter().any(|warning| warning.contains("CAP_SYSLOG"));
+    let pool = Pool::builder().branch("a", disk.path());
+    let mut pool = pool.launched_by(["setpriv", "--bounding-set", "-syslog"]).mount();
+    let is_restricted = fs::read_to_string("/proc/sys/kernel/dmesg_restrict").unwrap().trim() == "1";
+    assert_eq!(warned(&pool), is_restricted, "{:?}", pool.status().warnings);
+    pool.stop();
+    let pool = Pool::builder().branch("a", disk.path()).mount();
+    assert!(!warned(&pool), "{:?}", pool.status().warnings);
+}
+
+#[test]
 fn a_branch_whose_reads_fail_in_passthrough_is_failing_and_no_other_is() {
     let mut broken = Broken::new("headroom = 0");
     let pool = &broken.pool;

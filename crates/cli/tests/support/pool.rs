@@ -60,6 +60,7 @@ pub struct Builder {
     fstab: Option<PathBuf>,
     run_dir: Option<PathBuf>,
     mount_args: Vec<OsString>,
+    launcher: Vec<String>,
 }
 
 impl Builder {
@@ -108,6 +109,12 @@ impl Builder {
     /// Further arguments of `umbrella mount`.
     pub fn mount_args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.mount_args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// This program starts the daemon: its name and arguments.
+    pub fn launched_by<const N: usize>(mut self, launcher: [&str; N]) -> Self {
+        self.launcher = launcher.map(str::to_owned).to_vec();
         self
     }
 
@@ -204,6 +211,7 @@ impl Pool {
             fstab: None,
             run_dir: None,
             mount_args: Vec::new(),
+            launcher: Vec::new(),
         }
     }
 
@@ -276,7 +284,10 @@ impl Pool {
 
     /// The binary with the environment of this pool.
     pub fn command(&self) -> Command {
-        let mut command = Command::new(UMBRELLA);
+        self.with_environment(Command::new(UMBRELLA))
+    }
+
+    fn with_environment(&self, mut command: Command) -> Command {
         command
             .env("UMBRELLA_RUN_DIR", self.run_dir())
             .env("UMBRELLA_STATE_DIR", self.dir().join("state"))
@@ -302,7 +313,14 @@ impl Pool {
         }
         let log = File::options().create(true).append(true).open(self.dir().join("log")).unwrap();
         let before = log.metadata().unwrap().len() as usize;
-        let mut command = self.command();
+        let mut command = match &self.spec.launcher[..] {
+            [] => self.command(),
+            [program, args @ ..] => {
+                let mut command = self.with_environment(Command::new(program));
+                command.args(args).arg(UMBRELLA);
+                command
+            }
+        };
         command.arg("mount").args(&self.spec.mount_args);
         if let Some(group) = &self.spec.group {
             // From its first instruction on.

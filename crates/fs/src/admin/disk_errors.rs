@@ -19,15 +19,14 @@ use crate::disk::file_system;
 use crate::disk::file_system::FsErrors;
 use crate::disk::kernel_log::{DiskError, KernelLog};
 use crate::error::Error;
-use crate::ground::advice::advised;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::Metric;
-use crate::warning::Warning;
+use crate::warning::{Warning, WarningSubject};
 
 /// What is listened to.
 pub(crate) struct DiskErrors {
     sysfs: Sysfs,
-    log: RankedMutex<rank::DiskLog, Option<KernelLog>>,
+    log: RankedMutex<rank::DiskLog, Option<rustix::io::Result<KernelLog>>>,
     events: Option<FsErrors>,
     /// Branches that are, or were, online.
     watched: RankedMutex<rank::DiskWatched, BTreeMap<BranchId, Watched>>,
@@ -61,13 +60,16 @@ impl DiskErrors {
     /// Listens from now on. Where the kernel does not let it (in a container, or not as root), what else there is has
     /// to do.
     pub(crate) fn listen() -> DiskErrors {
-        let log = KernelLog::open()
-            .inspect_err(|error| tracing::info!(%error, "cannot watch the kernel's log for disk errors"))
-            .ok();
+        let log = KernelLog::open();
         let events = FsErrors::open()
             .inspect_err(|error| tracing::info!(%error, "cannot watch file systems for their errors"))
             .ok();
-        DiskErrors { sysfs: Sysfs::default(), log: RankedMutex::new(log), events, watched: RankedMutex::default() }
+        DiskErrors {
+            sysfs: Sysfs::default(),
+            log: RankedMutex::new(Some(log)),
+            events,
+            watched: RankedMutex::default(),
+        }
     }
 
     fn watch(&self, branch: BranchId, online: &Online) {
@@ -137,7 +139,12 @@ impl Admin {
 
     /// The listener's thread. It sleeps until the kernel has something to say, or the pool ends.
     pub(crate) fn run_disk_errors(&self) {
-        let mut log = self.disk_errors.log.lock().take();
+        let unwatched = |error: Errno| {
+            let why = format!("the kernel's log cannot be read: {error}");
+            self.context.warn(WarningSubject::DiskErrors, &Warning::DiskErrorsUnwatched { why });
+        };
+        let log = self.disk_errors.log.lock().take();
+        let mut log = log.and_then(|log| log.map_err(unwatched).ok());
         let mut events = self.disk_errors.events.as_ref();
         while !self.context.is_stopping() && (log.is_some() || events.is_some()) {
             let fds = [Some(self.context.ends()), log.as_ref().map(AsFd::as_fd), events.map(AsFd::as_fd)];
@@ -146,13 +153,12 @@ impl Admin {
             if let Err(error) = poll(&mut wanted, None)
                 && error != Errno::INTR
             {
-                tracing::warn!("{}", advised(&Warning::DiskErrorsUnwatched { why: error.to_string() }));
-                return;
+                return unwatched(error);
             }
             if let Some(open) = &mut log
                 && let Err(error) = self.read_log(open)
             {
-                tracing::warn!(%error, "stopped watching the kernel's log for disk errors");
+                unwatched(error);
                 log = None;
             }
             if let Some(open) = events

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use super::beneath;
+use super::not_mounted::NotMounted;
 use super::state::StateError;
 use crate::ground::shortage::Shortage;
 
@@ -29,6 +30,12 @@ pub enum BranchError {
     NotMounted {
         /// Path of the branch.
         path: PathBuf,
+    },
+    /// A directory that the pool has never used, and /etc/fstab has a disk for it that is not mounted.
+    #[error("{reason}; mount it first, or set require_mount = false to use the directory itself")]
+    NotMountedYet {
+        /// What is missing.
+        reason: NotMounted,
     },
     /// Nobody knows how many files it has.
     #[error("{path:?} cannot have max_files: {why} (remove the key, or give the branch a file system of its own)")]

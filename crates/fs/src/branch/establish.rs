@@ -232,11 +232,19 @@ impl BranchSetup {
     }
 
     fn check_mount(&self, kind: &FsKind) -> Result<(), BranchError> {
-        let must = match self.spec.require_mount {
-            Some(must) => must,
-            None => self.remembered().is_some_and(|known| known.was_mount),
-        };
-        if must && !kind.is_mount { Err(BranchError::NotMounted { path: self.path() }) } else { Ok(()) }
+        if kind.is_mount {
+            return Ok(());
+        }
+        let must = self.spec.require_mount.or_else(|| self.remembered().map(|known| known.was_mount));
+        match must {
+            Some(true) => Err(BranchError::NotMounted { path: self.path() }),
+            Some(false) => Ok(()),
+            // On the root file system it may be meant: `umbrella mount` says so.
+            None => match not_mounted(&self.spec.path) {
+                Some(reason @ NotMounted::InFstab { .. }) => Err(BranchError::NotMountedYet { reason }),
+                _ => Ok(()),
+            },
+        }
     }
 
     fn identify(

@@ -335,12 +335,20 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
 /// Whether the disk answers. A disk with bad sectors does: the branch stays online, so that what can be read can be
 /// saved.
 ///
-/// Asks the file system first: one that has shut down opens nothing. Then the block device, or, where there is none,
-/// the marker.
+/// A daemon without descriptors asks by the marker, which is open for that.
 fn ask_disk(online: &Online) -> rustix::io::Result<()> {
     if online.guarded {
         return read_uncached(online);
     }
+    match ask_by_new_descriptors(online) {
+        Err(Errno::MFILE | Errno::NFILE) if online.marker.is_some() => read_uncached(online),
+        answer => answer,
+    }
+}
+
+/// Asks the file system first: one that has shut down opens nothing. Then the block device, or, where there is none,
+/// the marker.
+fn ask_by_new_descriptors(online: &Online) -> rustix::io::Result<()> {
     if let Some(hidden) = &online.hidden {
         match super::identity::open_marker(hidden.dir.as_fd()) {
             // Somebody has deleted it: the file system has looked.
