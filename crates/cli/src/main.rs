@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     let cli = match mount_helper::command_line(&args) {
         Some(Ok(args)) => Cli::parse_from(args),
         Some(Err(error)) => {
-            tell!("umbrella: {error}");
+            report!("umbrella: {error}");
             return ExitCode::from(2);
         }
         None => Cli::parse_from(args),
@@ -79,9 +79,9 @@ fn main() -> ExitCode {
     log_to_stderr(cli.verbose, cli.command.is_short());
     match cli.command.run(cli.verbose) {
         Ok(code) => code,
-        Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            tell!("umbrella: {}", output::visible_lines(&output::reasons(&error)));
+            report!("umbrella: {}", output::visible_lines(&output::reasons(&error)));
             ExitCode::FAILURE
         }
     }

@@ -30,7 +30,7 @@ use crate::text::visible_path;
 use crate::{config, first_look, mounts};
 
 /// How long the daemon may take to finish what is under way when it is asked to unmount.
-pub(crate) const UNMOUNT_PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How often a tree that is busy is tried.
 const UNMOUNT_AGAIN: Duration = Duration::from_secs(1);
@@ -120,9 +120,9 @@ fn after_mount(pool: &Pool, options: MountOptions, starter: Option<&Starter>) ->
             .with_context(|| format!("setting the mount options of {}", visible_path(&pool.mount)))?;
     }
     if let Some(starter) = starter {
-        starter.ready().context("the process that started the daemon is gone")?;
+        starter.report_ready().context("the process that started the daemon is gone")?;
     }
-    systemd::tell("READY=1");
+    systemd::notify("READY=1");
     Ok(())
 }
 
@@ -133,10 +133,10 @@ fn ask_to_unmount(pool: Pool, mounted: Arc<AtomicBool>) {
 
 /// Asks until it is done: what keeps the tree busy may end, and no second signal may come.
 fn unmount(pool: &Pool, mounted: &AtomicBool) {
-    systemd::tell("STOPPING=1");
+    systemd::notify("STOPPING=1");
     let mut told = false;
     loop {
-        match Client::new(&pool.socket).patience(UNMOUNT_PATIENCE).ask(&Request::Unmount { keep_staged: true }) {
+        match Client::new(&pool.socket).with_timeout(UNMOUNT_TIMEOUT).call(&Request::Unmount { keep_staged: true }) {
             // Before the mount there is nothing to unmount.
             Err(ClientError::NotRunning { .. }) if !mounted.load(Ordering::Relaxed) => std::process::exit(1),
             // A daemon that is already gone may hang up before it answers; later nobody answers.
@@ -160,7 +160,7 @@ fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<(
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let pool = session.pool.clone();
     let config = session.config.clone();
-    let in_background = session.starter.is_some() || systemd::listens();
+    let in_background = session.starter.is_some() || systemd::wants_notifications();
     let heed = move || {
         let mut asked = false;
         for signal in signals.forever() {
@@ -189,7 +189,7 @@ fn reload(pool: &Pool, path: &Path) {
         Ok(config) => Box::new(config.spec),
         Err(errors) => return tracing::error!("not reloaded; the old configuration stays in force: {errors}"),
     };
-    match Client::new(&pool.socket).ask(&Request::RulesReload { spec, dry_run: false }) {
+    match Client::new(&pool.socket).call(&Request::RulesReload { spec, dry_run: false }) {
         Ok(Answer::Reloaded { changes, not_in_force }) => {
             let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
             tracing::info!(changes = changes.join("; "), "configuration reloaded");

@@ -25,7 +25,7 @@ const STAGING: &str = "umbrella-staging";
 /// How long a daemon may take to answer.
 const A_LOOK: Duration = Duration::from_secs(2);
 /// How long one may take whose files somebody names and wants to use.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// As many symbolic links as the kernel follows.
 const MOST_LINKS: u32 = 40;
 
@@ -223,10 +223,10 @@ pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
 pub(crate) fn silence(path: &Path) -> Option<String> {
     let PathLocality::Away { path, mounted, at } = leads(path) else { return None };
     let (at, kind) = (visible_path(&at), visible(&mounted.kind));
-    (!answers(&path, PATIENCE)).then(|| {
+    (!answers(&path, TIMEOUT)).then(|| {
         format!(
             "lies on {at} ({kind}), which did not answer within {} s; check its daemon or server, or unmount it (`umount -l {at}`)",
-            PATIENCE.as_secs()
+            TIMEOUT.as_secs()
         )
     })
 }

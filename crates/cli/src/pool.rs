@@ -24,7 +24,7 @@ use crate::probe::ProbeReply;
 use crate::text::visible_path;
 
 /// How long a daemon may take to say how it is: one that hangs is dealt with all the same.
-pub(crate) const GLANCE: Duration = Duration::from_secs(3);
+pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest path of a Unix socket, without the final NUL.
 const LONGEST_SOCKET: usize = 107;
 
@@ -125,7 +125,7 @@ impl Pool {
 
     /// Its state, when its tree is away while the daemon still serves open files. One that hangs does not say.
     pub(crate) fn detached(&self) -> Option<Box<Status>> {
-        match Client::new(&self.socket).patience(GLANCE).ask(&Request::Status) {
+        match Client::new(&self.socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status) {
             Ok(Answer::Status(status)) if status.detached => Some(status),
             _ => None,
         }
@@ -165,7 +165,8 @@ pub(crate) fn left_in(areas: &[PathBuf]) -> Option<String> {
 pub(crate) fn orphaned_areas() -> Vec<PathBuf> {
     let mut areas = mounts::staging_areas();
     for mount in if areas.is_empty() { BTreeSet::new() } else { listening() } {
-        if let Ok(Answer::Status(status)) = Client::new(&Pool::at(&mount).socket).patience(GLANCE).ask(&Request::Status)
+        if let Ok(Answer::Status(status)) =
+            Client::new(&Pool::at(&mount).socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status)
         {
             areas.retain(|area| status.staging.as_ref().is_none_or(|staging| staging.path != *area));
         }
@@ -253,7 +254,8 @@ pub(crate) fn inside(pool: &Pool, path: &Path) -> Result<Option<PathBuf>, PoolEr
 /// The pool and branch that have `path` on their disk, and its path through the mount.
 pub(crate) fn on_a_branch(path: &Path) -> Option<(Pool, String, PathBuf)> {
     listening().iter().map(|mount| Pool::at(mount)).find_map(|pool| {
-        let Ok(Answer::Status(status)) = Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) else {
+        let Ok(Answer::Status(status)) = Client::new(&pool.socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status)
+        else {
             return None;
         };
         let mut branches = status.branches.into_iter();
@@ -332,7 +334,7 @@ fn mount_of(socket: &Path) -> Option<PathBuf> {
     if Pool::at(&mount).socket == socket {
         return Some(mount);
     }
-    match Client::new(socket).patience(GLANCE).ask(&Request::Status) {
+    match Client::new(socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status) {
         Ok(Answer::Status(status)) => Some(status.mount),
         _ => None,
     }

@@ -56,7 +56,7 @@ impl BalanceArgs {
 /// Lets the daemon even out a group, shows how far it is and what it moves, and the members at the end.
 pub(super) fn balance(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
     let mut view = MoveDisplay::new(json).of_balance();
-    let (answer, signal) = client.work_until_stopped(request, &mut |progress| view.show(&progress));
+    let (answer, signal) = client.call_until_stopped(request, &mut |progress| view.show(&progress));
     view.end()?;
     let Answer::Balanced(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {

@@ -46,7 +46,7 @@ impl Tracepoint {
 pub(super) const BUFFER_KIB: u32 = 4096;
 
 /// How long nothing is looked at but the pipe.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How often a disk that is never idle is read before anything else is looked at.
 const READS_BETWEEN_LOOKS: usize = 64;
@@ -224,7 +224,7 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.set("events/enable", "0");
         if let Err(error) = fs::remove_dir(&self.folder) {
-            tell!("umbrella: cannot remove the tracing instance {}: {error}", visible_path(&self.folder));
+            report!("umbrella: cannot remove the tracing instance {}: {error}", visible_path(&self.folder));
         }
     }
 }
@@ -310,7 +310,7 @@ impl<'a> Recording<'a> {
 
     /// Waits until there is something to read, but not for long.
     fn wait(&self) -> anyhow::Result<()> {
-        match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&PATIENCE)) {
+        match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&TIMEOUT)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error).context("waiting for the kernel's trace"),
         }

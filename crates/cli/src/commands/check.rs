@@ -101,7 +101,7 @@ impl CheckArgs {
                     let (missing, warnings, unreachable) = (vec![], vec![], vec![]);
                     output::json(&ConfigReport { config: name, ok: false, missing, errors, warnings, unreachable })?;
                 } else {
-                    tell!("{errors}");
+                    report!("{errors}");
                 }
                 Ok(ExitCode::FAILURE)
             }

@@ -13,7 +13,7 @@ use super::import::{self, Show};
 use crate::client::Client;
 use crate::config::{self, Config};
 use crate::doctor::{Diagnostic, Severity, boot, branches, machine, running};
-use crate::pool::{self, GLANCE, Pool, PoolError};
+use crate::pool::{self, Pool, PoolError, STATUS_TIMEOUT};
 use crate::render::survey as render;
 use crate::survey::{Contents, Totals};
 use crate::text::{count, visible_path};
@@ -139,7 +139,7 @@ impl DoctorArgs {
 }
 
 fn status(pool: &Pool) -> Option<Box<Status>> {
-    match Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) {
+    match Client::new(&pool.socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status) {
         Ok(Answer::Status(status)) => Some(status),
         _ => None,
     }

@@ -71,7 +71,7 @@ struct SummaryLine<'a> {
 pub(super) fn survey(config: &Config, contents: Contents, show: Show) -> anyhow::Result<Totals> {
     let (roots, silent) = roots(config);
     for line in silent {
-        tell!("warning: {line}");
+        report!("warning: {line}");
     }
     let mut view = SurveyDisplay::new(show);
     let totals = walk(&roots, contents, &mut |step| view.step(&step));
@@ -107,7 +107,7 @@ impl SurveyDisplay {
                 self.bar.set_message(format!("{} looked at  {}", count(*seen, "name"), visible_path(path)));
                 if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
                     self.last_line = Instant::now();
-                    tell!("{} looked at", count(*seen, "name"));
+                    report!("{} looked at", count(*seen, "name"));
                 }
                 Ok(())
             }

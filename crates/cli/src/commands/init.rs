@@ -102,7 +102,7 @@ impl InitArgs {
         }
         if self.yes {
             for storage in &chosen {
-                tell!("{}: {}", visible_path(&storage.path), storage.describe());
+                report!("{}: {}", visible_path(&storage.path), storage.describe());
             }
         }
         Ok(chosen)

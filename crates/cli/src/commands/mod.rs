@@ -129,7 +129,7 @@ struct PoolOption {
 
 /// The file that the running pool was started from.
 fn config_of(client: &Client) -> Result<PathBuf, ClientError> {
-    match client.ask(&Request::Status)? {
+    match client.call(&Request::Status)? {
         Answer::Status(status) => Ok(status.config),
         _ => Err(ClientError::Unexpected),
     }

@@ -67,8 +67,8 @@ pub(crate) struct MountArgs {
 impl MountArgs {
     pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         if self.announce {
-            let starter = Starter::leave()?;
-            return self.serve(Some(starter.clone())).inspect_err(|error| starter.failed(error));
+            let starter = Starter::detach()?;
+            return self.serve(Some(starter.clone())).inspect_err(|error| starter.report_failure(error));
         }
         if self.daemon {
             return self.start(verbose);

@@ -65,7 +65,7 @@ impl RulesArgs {
         let client = Client::new(&pool.socket);
         let request = Request::RulesReload { spec: Box::new(config.spec), dry_run };
         let Answer::Reloaded { changes, not_in_force } =
-            client.ask(&request).map_err(|error| with_new(&client, &branches, error))?
+            client.call(&request).map_err(|error| with_new(&client, &branches, error))?
         else {
             return Err(ClientError::Unexpected.into());
         };
@@ -97,7 +97,7 @@ impl RulesArgs {
 /// Why rules were refused, with the branches that they may name, since the configuration has them, and the pool does
 /// not.
 fn with_new(client: &Client, branches: &[String], error: ClientError) -> anyhow::Error {
-    let Ok(Answer::Status(status)) = client.ask(&Request::Status) else { return error.into() };
+    let Ok(Answer::Status(status)) = client.call(&Request::Status) else { return error.into() };
     let is_new = |name: &&String| status.branches.iter().all(|branch| branch.name != **name);
     let new: Vec<_> = branches.iter().filter(is_new).map(|name| quoted(name)).collect();
     if new.is_empty() {

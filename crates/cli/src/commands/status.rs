@@ -54,7 +54,7 @@ impl StatusArgs {
             match ask(&Client::new(&Pool::at(mount).socket), mount) {
                 Ok(status) => pools.extend(status.map(|status| *status)),
                 Err(error) => {
-                    tell!("umbrella: {}: {error}", visible_path(mount));
+                    report!("umbrella: {}: {error}", visible_path(mount));
                     code = ExitCode::FAILURE;
                 }
             }
@@ -76,7 +76,7 @@ impl StatusArgs {
 
 /// Nothing of a pool that is unmounted and whose daemon ended while it was asked.
 fn ask(client: &Client, mount: &Path) -> Result<Option<Box<Status>>, ClientError> {
-    match client.ask(&Request::Status) {
+    match client.call(&Request::Status) {
         Ok(Answer::Status(status)) => Ok(Some(status)),
         Err(ClientError::HungUp) if !mounts::pools().iter().any(|pool| pool == mount) => Ok(None),
         answer => answer.and(Err(ClientError::Unexpected)),

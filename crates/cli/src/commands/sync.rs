@@ -37,7 +37,7 @@ impl SyncArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let (pool, client) = super::reach(self.pool.pool.as_deref())?;
         // As long as it takes.
-        let Answer::Synced { offline } = client.work(&Request::Sync, &mut |_| {})? else {
+        let Answer::Synced { offline } = client.call_with_progress(&Request::Sync, &mut |_| {})? else {
             return Err(ClientError::Unexpected.into());
         };
         let shown = visible_path(&pool.mount);

@@ -151,7 +151,7 @@ impl FlusherDisplay {
             self.bar.tick();
             self.bar.set_message(line(status));
         } else {
-            tell!("{}", line(status));
+            report!("{}", line(status));
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ pub(super) fn deliver(text: &str, file: Option<&Path>, next: &dyn Fn(&str) -> Ve
 }
 
 fn wrong(errors: &config::ConfigErrors) -> ExitCode {
-    tell!("the configuration needs a change before it can be mounted:\n{errors}");
+    report!("the configuration needs a change before it can be mounted:\n{errors}");
     ExitCode::FAILURE
 }
 

@@ -18,7 +18,7 @@ use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::{StagingSpec, resolve};
 use umbrella_units::{Amount, ByteSize};
 
-use super::notice::{Notice, PATIENCE, Reads, SpannedNotice};
+use super::notice::{Notice, Reads, SpannedNotice, TIMEOUT};
 use super::problem::{ConfigErrors, Located, Problem};
 use super::seen::{Failure, Id, PathFacts};
 use super::{Config, contradictions, odd_rules};
@@ -44,7 +44,7 @@ pub(super) fn look(config: &mut Config) -> Result<Vec<SpannedNotice>, ConfigErro
 }
 
 fn see_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let waiting: Vec<_> = paths
         .into_iter()
         .map(|path| {
@@ -55,7 +55,7 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
             let started = std::thread::Builder::new().spawn(move || {
                 let seen = match mounts::leads(&looked_at) {
                     PathLocality::Here => Some(see(&looked_at)),
-                    PathLocality::Away { path, .. } => probe::look_at(ProbeKind::See, &path, PATIENCE),
+                    PathLocality::Away { path, .. } => probe::look_at(ProbeKind::See, &path, TIMEOUT),
                 };
                 if let Some(seen) = seen {
                     // Who asked may have given up.
@@ -322,7 +322,7 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
     let look = if staging.volatile { ProbeKind::VolatileStaging } else { ProbeKind::LastingStaging };
     let seen = match mounts::leads(&path) {
         PathLocality::Here => StagingSeen::of(&path, look),
-        PathLocality::Away { path, .. } => probe::look_at(look, &path, PATIENCE).unwrap_or_else(|| {
+        PathLocality::Away { path, .. } => probe::look_at(look, &path, TIMEOUT).unwrap_or_else(|| {
             let silence = mounts::silence(&path).unwrap_or_else(|| "cannot be checked".to_owned());
             StagingSeen { obstacle: Some(format!("it {silence}")), is_on_disk: false }
         }),

@@ -21,7 +21,7 @@ use crate::pool;
 use crate::text::{quoted, visible, visible_path};
 
 /// How long a daemon may take to say how its disk stands.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after its answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -67,7 +67,7 @@ impl Target {
 /// The way to the daemon of this very disk, and how it stands.
 pub(crate) fn client_of(spec: &DiskSpec) -> anyhow::Result<(DiskClient, DiskStatus)> {
     let client = DiskClient::new(&control(&spec.name));
-    let Answer::Status(status) = client.clone().patience(PATIENCE).ask(&Request::Status)? else {
+    let Answer::Status(status) = client.clone().with_timeout(TIMEOUT).call(&Request::Status)? else {
         return Err(ClientError::Unexpected.into());
     };
     let flash = spec.cache.as_ref().map(|cache| cache.flash.identity());
@@ -184,8 +184,8 @@ fn is_attached(name: &DiskName, device: &str) -> bool {
     if device.starts_with("/dev/loop") {
         return false;
     }
-    let client = DiskClient::new(&control(name)).patience(Duration::from_secs(3));
-    matches!(client.ask(&Request::Status), Ok(Answer::Status(status)) if status.device.as_deref() == Some(device))
+    let client = DiskClient::new(&control(name)).with_timeout(Duration::from_secs(3));
+    matches!(client.call(&Request::Status), Ok(Answer::Status(status)) if status.device.as_deref() == Some(device))
 }
 
 /// Whether a loop device lies over the file of a disk. Its daemon is not asked: it may be gone, or hang.

@@ -63,13 +63,13 @@ pub(crate) fn serve(
     let _ends_scrubs = scrub_in_time(&served.offered, &scrubs)?;
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now(), scrubs });
-    if let Some(Err(gone)) = starter.map(Starter::ready) {
+    if let Some(Err(gone)) = starter.map(Starter::report_ready) {
         // The user who wanted the disk may only have lost their terminal.
         tracing::warn!("the process that started the daemon is gone ({gone}); {name} stays served");
     }
-    systemd::tell("READY=1");
+    systemd::notify("READY=1");
     let (end, served) = until_free(&ends, &served)?;
-    systemd::tell("STOPPING=1");
+    systemd::notify("STOPPING=1");
     let result = match end {
         EndReason::Signal => stop(served, AtDetach::Keep),
         EndReason::Detach { flash, requester } => {

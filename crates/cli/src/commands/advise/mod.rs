@@ -145,7 +145,7 @@ impl AdviseArgs {
         let done = if self.pool.is_some() { pool::advise(&self) } else { self.advise() };
         done.or_else(|error| match error.downcast::<Interrupted>() {
             Ok(Interrupted(code)) => {
-                tell!("interrupted: no advice, because the simulation was not complete (--quick takes less time)");
+                report!("interrupted: no advice, because the simulation was not complete (--quick takes less time)");
                 Ok(code)
             }
             Err(error) => Err(with_hint(error)),

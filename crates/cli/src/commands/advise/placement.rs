@@ -161,7 +161,7 @@ pub(super) fn advise(
     let mut requests: Vec<Requests> = disks.iter().map(|disk| Requests::of(disk.recording)).collect();
     for (disk, requests) in disks.iter().zip(&mut requests) {
         for branch in branches.iter().filter(|branch| disk.branches.contains(&branch.name)) {
-            tell!("looking at the files of branch {}", quoted(&branch.name));
+            report!("looking at the files of branch {}", quoted(&branch.name));
             walk.branch(simulator, &branch.path, &mut |path, data| {
                 let wanted = wanted(&candidates, &views, &facts(path, data));
                 for (number, (files, bytes)) in figures.iter_mut().enumerate() {
@@ -181,7 +181,7 @@ pub(super) fn advise(
         runs.extend(placement::plan(disk.recording, &requests.wanted, candidates.len(), disk.today)?);
     }
     let (runs, cells): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
-    tell!("placement: {}", count(cells.len() as u64, "run"));
+    report!("placement: {}", count(cells.len() as u64, "run"));
     let outcomes = simulator.outcomes(&cells)?;
     let runs: Vec<_> = runs.into_iter().zip(outcomes).collect();
     let (today, waited) = placement::judge(&runs, candidates.len());

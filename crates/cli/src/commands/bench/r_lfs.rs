@@ -106,7 +106,7 @@ impl RLfsArgs {
         let mut runs = Vec::new();
         for locality in scale.localities {
             for scheme in ["r_lfs:regions=1", "r_lfs:regions=3", "organ"] {
-                tell!("{}/{} with {scheme} ...", locality.0, locality.1);
+                report!("{}/{} with {scheme} ...", locality.0, locality.1);
                 runs.push(
                     prototype(&scale, *locality, scheme, &stop).with_context(|| format!("{scheme}: the run failed"))?,
                 );

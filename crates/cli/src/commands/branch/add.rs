@@ -120,7 +120,7 @@ impl AddArgs {
             branch.min_free = kept.min_free;
         }
         ending::wait_for_branches(std::slice::from_ref(&branch.path))?;
-        client.ask(&Request::BranchAdd { branch: branch.clone(), to_default, to_group: self.group.clone() })?;
+        client.call(&Request::BranchAdd { branch: branch.clone(), to_default, to_group: self.group.clone() })?;
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {
             let written = saved.write();

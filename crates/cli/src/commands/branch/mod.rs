@@ -89,7 +89,7 @@ impl BranchArgs {
             BranchCommand::Drain { name, stop, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
                 if stop {
-                    client.ask(&Request::BranchDrainStop { name: name.clone() })?;
+                    client.call(&Request::BranchDrainStop { name: name.clone() })?;
                     if json {
                         output::json(&json!({ "branch": name, "draining": false }))?;
                     } else {
@@ -113,7 +113,7 @@ impl BranchArgs {
             }
             BranchCommand::ClearErrors { name, pool, json } => {
                 let (_, client) = super::reach(pool.pool.as_deref())?;
-                client.ask(&Request::BranchClearErrors { name: name.clone() })?;
+                client.call(&Request::BranchClearErrors { name: name.clone() })?;
                 if json {
                     output::json(&json!({ "branch": name, "failing": false }))?;
                 } else {
@@ -139,7 +139,7 @@ impl BranchArgs {
 }
 
 fn list(client: &Client) -> Result<Vec<BranchStatus>, ClientError> {
-    match client.ask(&Request::BranchList)? {
+    match client.call(&Request::BranchList)? {
         Answer::Branches { branches } => Ok(branches),
         _ => Err(ClientError::Unexpected),
     }
@@ -156,6 +156,6 @@ fn rules_reaching(client: &Client, branch: &str) -> Result<Vec<String>, ClientEr
 }
 
 fn rules_with(client: &Client, wanted: impl Fn(&RuleStatus) -> bool) -> Result<Vec<String>, ClientError> {
-    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(ClientError::Unexpected) };
+    let Answer::Status(status) = client.call(&Request::Status)? else { return Err(ClientError::Unexpected) };
     Ok(status.rules.into_iter().filter(wanted).map(|rule| rule.name).collect())
 }

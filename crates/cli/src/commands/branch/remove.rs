@@ -46,7 +46,7 @@ impl RemoveArgs {
         // What cannot be written is said before anything is changed.
         let change = Change::Remove { name: &self.name };
         let saved = if self.save { Some(save::prepare(&commands::config_of(&client)?, &change)?) } else { None };
-        client.ask(&Request::BranchRemove { name: self.name.clone(), force: self.force })?;
+        client.call(&Request::BranchRemove { name: self.name.clone(), force: self.force })?;
         let name = quoted(&self.name);
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {

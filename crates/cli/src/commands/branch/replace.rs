@@ -108,7 +108,7 @@ impl ReplaceArgs {
             config => config?,
         };
         let change = self.change_of(&config, path.as_deref())?;
-        client.ask(&Request::BranchReplace { name: self.name.clone(), path: path.clone(), force: self.force })?;
+        client.call(&Request::BranchReplace { name: self.name.clone(), path: path.clone(), force: self.force })?;
         let saved = self.write(change)?;
         let words = match (&saved, path) {
             (Some(file), _) => format!("; saved to {file}"),

@@ -123,7 +123,7 @@ impl DiskCheckArgs {
             Ok(disk) => look(disk, if self.data { Depth::Data } else { Depth::Structure }),
             Err(error) => match error.downcast::<ConfigErrors>() {
                 Ok(errors) if !self.json => {
-                    tell!("{errors}");
+                    report!("{errors}");
                     return Ok(ExitCode::FAILURE);
                 }
                 Ok(errors) => {

@@ -82,7 +82,7 @@ impl CreateArgs {
         let created = create(&spec, self.force)?;
         for part in std::iter::once(&spec.disk).chain(spec.cache.as_ref().map(|cache| &cache.flash)) {
             if let Some(warning) = open::may_fill_up(part) {
-                tell!("warning: {warning}");
+                report!("warning: {warning}");
             }
         }
         if self.json {

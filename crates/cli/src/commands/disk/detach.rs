@@ -21,7 +21,7 @@ use crate::output;
 use crate::text::count;
 
 /// How long a daemon may say nothing. It says how far it is every second at least.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Stop serving a disk: everything on the flash goes to the disk, which you can then use without the flash.
 ///
@@ -117,7 +117,7 @@ impl DetachArgs {
         let mut has_begun = false;
         let request = Request::Detach { flash: self.flash(), force: self.force };
         let answer = target.client().and_then(|client| {
-            let answer = client.patience(PATIENCE).work_with_pulse(&request, &mut |progress| {
+            let answer = client.with_timeout(TIMEOUT).call_with_heartbeat(&request, &mut |progress| {
                 has_begun |= progress.ending;
                 if progress.total.0 > 0 {
                     show(&progress);
@@ -126,7 +126,7 @@ impl DetachArgs {
             Ok(answer?)
         });
         let answer = answer.map_err(|error| match error.downcast_ref() {
-            Some(ClientError::Silent { .. }) => anyhow!("{}: {error}; {}", target.name, what_comes(has_begun)),
+            Some(ClientError::NoAnswer { .. }) => anyhow!("{}: {error}; {}", target.name, what_comes(has_begun)),
             _ => error,
         });
         let Answer::Detached(detached) = answer? else { return Err(ClientError::Unexpected.into()) };

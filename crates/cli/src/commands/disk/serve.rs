@@ -71,8 +71,8 @@ impl ServeArgs {
             needs_root()?;
         }
         if self.announce {
-            let starter = Starter::leave()?;
-            serve(spec, self.here(), on_damage, Some(&starter)).inspect_err(|error| starter.failed(error))?;
+            let starter = Starter::detach()?;
+            serve(spec, self.here(), on_damage, Some(&starter)).inspect_err(|error| starter.report_failure(error))?;
         } else if self.daemon {
             self.in_background(&spec.name, on_damage, verbose)?;
         } else {
@@ -88,7 +88,7 @@ impl ServeArgs {
     fn in_background(&self, name: &DiskName, on_damage: OnDamage, verbose: u8) -> anyhow::Result<()> {
         start(&self.source, name, self.here(), on_damage, self.log.as_deref(), verbose)?;
         let client = DiskClient::new(&place::control(name));
-        let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
+        let Answer::Status(status) = client.call(&Request::Status).context("asking the new daemon")? else {
             return Err(ClientError::Unexpected.into());
         };
         let (name, device, listen, pid) = (status.name, status.device, status.listen, status.pid);
@@ -155,9 +155,9 @@ fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
         let pid = i32::try_from(noted.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
         let cancels = signal == SIGINT && pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
         if cancels {
-            tell!("umbrella: cancelled: {name} is still opening, and is closed when that is done (see {log})");
+            report!("umbrella: cancelled: {name} is still opening, and is closed when that is done (see {log})");
         } else {
-            tell!(
+            report!(
                 "umbrella: {name} is still opening and will then be served; to stop it: `umbrella disk detach \
                 {name}`; its log is {log}"
             );

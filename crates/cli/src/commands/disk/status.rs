@@ -18,7 +18,7 @@ use crate::output::{self, reasons};
 use crate::text::{count, visible, visible_path};
 
 /// How long each may take to answer when all disks are queried.
-const GLANCE: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
@@ -55,7 +55,7 @@ impl DiskStatusArgs {
 
     fn show(&self) -> anyhow::Result<()> {
         if self.disk.disk.is_some() {
-            let status = ask(&place::find(self.disk.disk.as_deref())?.client()?.patience(place::PATIENCE))?;
+            let status = ask(&place::find(self.disk.disk.as_deref())?.client()?.with_timeout(place::TIMEOUT))?;
             if self.json {
                 if self.watch { output::json_line(&status) } else { output::json(&status) }?;
             } else {
@@ -66,14 +66,14 @@ impl DiskStatusArgs {
         let known = place::known().with_context(|| format!("looking for disks in {}", visible_path(&place::dir())))?;
         let (served, dead): (Vec<_>, Vec<_>) = known.into_iter().partition(place::is_served);
         for name in dead {
-            tell!("{name}: its daemon is gone and did not clean up; attach or serve it again, or detach it");
+            report!("{name}: its daemon is gone and did not clean up; attach or serve it again, or detach it");
         }
         let (mut all, nobody) = (Vec::new(), served.is_empty());
         for (name, status) in ask_all(served) {
             // One that is just being taken away, or does not answer, is no reason to be silent about the others.
             match status {
                 Ok(status) => all.push(status),
-                Err(error) => tell!("{name}: {}", reasons(&error)),
+                Err(error) => report!("{name}: {}", reasons(&error)),
             }
         }
         if self.json {
@@ -89,7 +89,7 @@ impl DiskStatusArgs {
 
 /// All at once: one that does not answer holds up nobody.
 fn ask_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> {
-    let ask = |name: &DiskName| ask(&DiskClient::new(&place::control(name)).patience(GLANCE));
+    let ask = |name: &DiskName| ask(&DiskClient::new(&place::control(name)).with_timeout(STATUS_TIMEOUT));
     std::thread::scope(|scope| {
         let asked: Vec<_> = names.into_iter().map(|name| (name.clone(), scope.spawn(move || ask(&name)))).collect();
         let answer = |asked: ScopedJoinHandle<_>| asked.join().unwrap_or_else(|_| Err(ClientError::Unexpected.into()));
@@ -98,7 +98,7 @@ fn ask_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> 
 }
 
 fn ask(client: &DiskClient) -> anyhow::Result<DiskStatus> {
-    let Answer::Status(status) = client.ask(&Request::Status)? else {
+    let Answer::Status(status) = client.call(&Request::Status)? else {
         return Err(ClientError::Unexpected.into());
     };
     Ok(*status)

@@ -56,7 +56,7 @@ impl ExplainArgs {
                 Ok(text) if self.json || index == 0 => output::print(&text)?,
                 Ok(text) => output::print(&format!("\n{text}"))?,
                 Err(error) => {
-                    tell!("umbrella: {}: {error:#}", visible_path(path));
+                    report!("umbrella: {}: {error:#}", visible_path(path));
                     failed = true;
                 }
             }
@@ -75,7 +75,7 @@ impl ExplainArgs {
 
     fn ask(&self, pool: &Pool, request: &Request) -> anyhow::Result<String> {
         pool::is_alive(pool)?;
-        let Answer::Explain(explanation) = Client::new(&pool.socket).ask(request)? else {
+        let Answer::Explain(explanation) = Client::new(&pool.socket).call(request)? else {
             return Err(ClientError::Unexpected.into());
         };
         if self.json {

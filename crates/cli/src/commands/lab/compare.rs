@@ -130,7 +130,7 @@ fn finished(results: Results<MachineSpec>) -> Result<(Vec<Outcome>, Option<LabEr
 /// Says what a signal left out.
 fn ended(stopped: Option<ExitCode>, shown: usize, of: usize) -> ExitCode {
     if stopped.is_some() {
-        tell!("interrupted: {shown} of {of} runs are shown; a run that was cut short says so");
+        report!("interrupted: {shown} of {of} runs are shown; a run that was cut short says so");
     }
     stopped.unwrap_or(ExitCode::SUCCESS)
 }

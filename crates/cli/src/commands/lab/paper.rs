@@ -138,7 +138,7 @@ impl PaperArgs {
     /// How the program ends, and what a signal left out.
     pub(super) fn ended(stopped: Option<ExitCode>, shown: usize, figures: usize) -> ExitCode {
         if stopped.is_some() {
-            tell!("interrupted: {shown} of {figures} figures are shown");
+            report!("interrupted: {shown} of {figures} figures are shown");
         }
         stopped.unwrap_or(ExitCode::SUCCESS)
     }

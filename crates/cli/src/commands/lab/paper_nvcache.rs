@@ -55,14 +55,14 @@ impl PaperArgs {
             None => Vec::new(),
         };
         if traces.is_empty() {
-            tell!(
+            report!(
                 "running only the synthetic week: for more, name traces with --trace FILE, or set {FOLDER} to the \
                 folder of the open traces"
             );
         }
         let inputs = nvcache::inputs(&traces, &OpenOptions::default())?;
         for input in inputs.iter().filter(|input| input.wrapped) {
-            tell!("{}: addresses beyond the modelled disk's end begin again at its start", input.name);
+            report!("{}: addresses beyond the modelled disk's end begin again at its start", input.name);
         }
         Ok(inputs)
     }

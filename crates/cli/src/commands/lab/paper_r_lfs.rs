@@ -48,7 +48,7 @@ impl PaperArgs {
             _ => Vec::new(),
         };
         if traces.is_empty() && !self.quick {
-            tell!(
+            report!(
                 "running only synthetic inputs: for more, name traces with --trace FILE, or set {FOLDER} to the \
                 folder of the open traces"
             );

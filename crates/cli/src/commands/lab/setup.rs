@@ -350,7 +350,7 @@ impl SampleArgs {
         let cells = cells(&base, policies, &sweeps, most).map_err(too_many)?;
         let warnings: BTreeSet<String> = cells.iter().flat_map(WriteBackCell::warnings).collect();
         for warning in &warnings {
-            tell!("umbrella: warning: {warning}");
+            report!("umbrella: warning: {warning}");
         }
         Ok(cells)
     }

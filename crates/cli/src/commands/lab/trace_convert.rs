@@ -96,7 +96,7 @@ impl ConvertArgs {
                 self.write(&mut writer, record, reader.devices(), &mut tally)?;
             }
             if sorted.corrupt_times > 0 {
-                tell!("umbrella: {}: left out {} with a corrupt time", of_input(), records(sorted.corrupt_times));
+                report!("umbrella: {}: left out {} with a corrupt time", of_input(), records(sorted.corrupt_times));
             }
         } else {
             while let Some(record) = reader.next() {
@@ -157,7 +157,7 @@ impl ConvertArgs {
             number => format!(", left out {} that the format cannot hold", records(number)),
         };
         let none = if tally.written == 0 { " (none match)" } else { "" };
-        tell!("{}: {} as {format}{none}{left_out}", visible_path(&self.output), records(tally.written));
+        report!("{}: {} as {format}{none}{left_out}", visible_path(&self.output), records(tally.written));
     }
 }
 

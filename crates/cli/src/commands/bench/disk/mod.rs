@@ -74,10 +74,10 @@ impl DiskBenchArgs {
             if !self.in_use {
                 bail!("{why}: unmount it first, or add --in-use to measure it all the same");
             }
-            tell!("umbrella: {why}");
+            report!("umbrella: {why}");
         }
         let plan = Plan { time: Nanos(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX)), seed: seed() };
-        let timings = measure(&mut device, &plan, &mut |step| tell!("{}", told(step))).with_context(named)?;
+        let timings = measure(&mut device, &plan, &mut |step| report!("{}", told(step))).with_context(named)?;
         let model = device.model();
         if self.json {
             let report = TimingReport { device: named(), model, in_use: &in_use, timings: &timings };
@@ -93,7 +93,7 @@ impl DiskBenchArgs {
             .profile(model)
             .context("the timings do not fit a rotating disk; try again while nothing else uses the disk")?;
         write_whole(output, &profile.to_toml())?;
-        tell!("{} describes it for `umbrella lab run --disk`", visible_path(output));
+        report!("{} describes it for `umbrella lab run --disk`", visible_path(output));
         Ok(ExitCode::SUCCESS)
     }
 }
