@@ -37,7 +37,7 @@ pub(crate) fn wait_at(mount: &Path) -> anyhow::Result<()> {
 
 /// Whether a daemon has the branch. One that may hang is not asked: a process with a thread in there cannot end.
 fn is_locked(branch: &Path) -> bool {
-    if matches!(mounts::leads(branch), PathLocality::Away { .. }) {
+    if matches!(mounts::locate(branch), PathLocality::Away { .. }) {
         return true;
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

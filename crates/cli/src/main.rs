@@ -65,7 +65,7 @@ EXAMPLES:
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    if let Some(answered) = probe::answer(&args, config::tell) {
+    if let Some(answered) = probe::run_child(&args, config::probe_to_json) {
         return answered;
     }
     let cli = match mount_helper::command_line(&args) {

@@ -63,7 +63,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     }
     let is_import = !session.state_dir.exists() && spec.branches.iter().any(|branch| holds_files(&branch.path));
     let mounted = Arc::new(AtomicBool::new(false));
-    heed_signals(&session, Arc::clone(&mounted))?;
+    install_signal_handlers(&session, Arc::clone(&mounted))?;
     let Session { pool, state_dir, config, is_elsewhere, allow_missing, options, source, starter, trace_requests } =
         session;
     let socket = pool.socket.clone();
@@ -71,15 +71,16 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     let setback = Arc::clone(&failure);
     let ready = move || {
         mounted.store(true, Ordering::Relaxed);
-        if let Err(error) = after_mount(&pool, options, starter.as_ref()) {
+        if let Err(error) = finish_mount(&pool, options, starter.as_ref()) {
             tracing::error!("{error:#}; unmounting");
             let _ = setback.set(error);
-            ask_to_unmount(pool, mounted);
+            request_unmount(pool, mounted);
         }
     };
     let first_look: Option<umbrella_fs::mount::FirstLook> = is_import.then(|| {
         let config = config.clone();
-        Box::new(move |roots: &[_], goes_on: &dyn Fn() -> bool| first_look::look(roots, &config, goes_on)) as _
+        Box::new(move |roots: &[_], goes_on: &dyn Fn() -> bool| first_look::survey_branches(roots, &config, goes_on))
+            as _
     });
     let options = umbrella_fs::mount::Options {
         control_socket: socket,
@@ -99,7 +100,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
 /// Whether somebody's files are there. What may hang is not asked.
 fn holds_files(branch: &Path) -> bool {
     let is_own = |name: &std::ffi::OsStr| name == umbrella_fs::branch::HIDDEN_DIR || name == "lost+found";
-    matches!(mounts::leads(branch), mounts::PathLocality::Here)
+    matches!(mounts::locate(branch), mounts::PathLocality::Here)
         && std::fs::read_dir(branch).is_ok_and(|names| names.flatten().any(|entry| !is_own(&entry.file_name())))
 }
 
@@ -111,7 +112,7 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("the directory {}", visible_path(dir)))
 }
 
-fn after_mount(pool: &Pool, options: MountOptions, starter: Option<&Starter>) -> anyhow::Result<()> {
+fn finish_mount(pool: &Pool, options: MountOptions, starter: Option<&Starter>) -> anyhow::Result<()> {
     // A change of flags names them all.
     let had = mounts::at(&pool.mount).map(|mounted| mounted.options).unwrap_or_default();
     if let Some(flags) = options.flags(&had) {
@@ -126,8 +127,8 @@ fn after_mount(pool: &Pool, options: MountOptions, starter: Option<&Starter>) ->
     Ok(())
 }
 
-/// Asks in a thread of its own: the caller may be the one that has to answer.
-fn ask_to_unmount(pool: Pool, mounted: Arc<AtomicBool>) {
+/// Requests the unmount from a separate thread, because the calling thread may have to serve the request.
+fn request_unmount(pool: Pool, mounted: Arc<AtomicBool>) {
     std::thread::spawn(move || unmount(&pool, &mounted));
 }
 
@@ -156,7 +157,7 @@ fn unmount(pool: &Pool, mounted: &AtomicBool) {
 
 /// SIGTERM and SIGINT unmount; a second one detaches the mount and ends the program. SIGHUP reloads the configuration
 /// of a daemon, and ends a foreground mount, whose terminal is gone.
-fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<()> {
+fn install_signal_handlers(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let pool = session.pool.clone();
     let config = session.config.clone();
@@ -176,7 +177,7 @@ fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<(
                 tracing::info!(
                     "signal received: finishing requests, then unmounting (a second signal detaches at once)"
                 );
-                ask_to_unmount(pool.clone(), Arc::clone(&mounted));
+                request_unmount(pool.clone(), Arc::clone(&mounted));
             }
         }
     };

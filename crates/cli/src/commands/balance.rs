@@ -47,7 +47,7 @@ pub(crate) struct BalanceArgs {
 
 impl BalanceArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let Self { group, to, dry_run, bandwidth, json, .. } = self;
         balance(&client, &Request::Balance { group, within: to.unwrap_or(TO), dry_run, bandwidth }, dry_run, json)
     }

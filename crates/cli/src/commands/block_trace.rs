@@ -119,8 +119,8 @@ impl Device {
         name.unwrap_or_else(|| format!("{}:{}", self.major, self.minor))
     }
 
-    /// That of a whole disk by the kernel's name.
-    pub(super) fn named(name: &str) -> Option<Device> {
+    /// The device number of a whole disk, by the kernel's name.
+    pub(super) fn from_kernel_name(name: &str) -> Option<Device> {
         let numbers = fs::read_to_string(Path::new("/sys/class/block").join(name).join("dev")).ok()?;
         let (major, minor) = numbers.trim().split_once(':')?;
         Some(Device { major: major.parse().ok()?, minor: minor.parse().ok()? })
@@ -271,7 +271,7 @@ pub(super) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Begins to record these disks. The times of all of them count from the first request of any.
+    /// Begins to record these disks. All times count from the first request of any disk.
     pub(super) fn begin(
         disks: impl IntoIterator<Item = (Device, &'a mut dyn Lines)>,
         event: Tracepoint,
@@ -289,8 +289,8 @@ impl<'a> Recording<'a> {
         Ok(Recording { pipe, instance, event, tracks, unread: Vec::new(), origin: None, lost: 0 })
     }
 
-    /// Records until it is `done`, which gets the number of requests of each disk.
-    pub(super) fn until(&mut self, mut done: impl FnMut(&[u64]) -> bool) -> anyhow::Result<()> {
+    /// Records until `done` returns true. `done` gets the number of requests of each disk.
+    pub(super) fn record_until(&mut self, mut done: impl FnMut(&[u64]) -> bool) -> anyhow::Result<()> {
         while !done(&self.written()) {
             self.wait()?;
             self.drain(READS_BETWEEN_LOOKS)?;
@@ -322,7 +322,7 @@ impl<'a> Recording<'a> {
         for _ in 0..reads {
             match self.pipe.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => self.take(buffer.get(..count).unwrap_or_default()),
+                Ok(count) => self.parse_lines(buffer.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("reading the kernel's trace"),
@@ -335,7 +335,7 @@ impl<'a> Recording<'a> {
         self.tracks.iter_mut().try_for_each(|track| track.lines.show()).context("writing the trace")
     }
 
-    fn take(&mut self, text: &[u8]) {
+    fn parse_lines(&mut self, text: &[u8]) {
         self.unread.extend_from_slice(text);
         let unread = std::mem::take(&mut self.unread);
         let mut lines = unread.split(|byte| *byte == b'\n').peekable();
@@ -343,14 +343,14 @@ impl<'a> Recording<'a> {
             if lines.peek().is_none() {
                 self.unread = line.to_vec();
             } else if let Some(event) = parse_trace_pipe(line) {
-                self.note(&event);
+                self.count_event(&event);
             } else {
                 self.lost += lost_events(line).unwrap_or(0);
             }
         }
     }
 
-    fn note(&mut self, event: &BlockEvent) {
+    fn count_event(&mut self, event: &BlockEvent) {
         let is_of = |track: &&mut Track<'_>| event.device == (track.device.major, track.device.minor);
         let Some(track) = self.tracks.iter_mut().find(is_of) else { return };
         let origin = *self.origin.get_or_insert(event.time);

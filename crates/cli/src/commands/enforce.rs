@@ -44,7 +44,7 @@ pub(crate) struct EnforceArgs {
 
 impl EnforceArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let request = Request::Enforce { dry_run: self.dry_run, bandwidth: self.bandwidth };
         walk(&client, &request, self.dry_run, self.json)
     }

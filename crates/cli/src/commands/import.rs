@@ -35,7 +35,7 @@ pub(super) enum Show {
 pub(super) fn roots(config: &Config) -> (Vec<Root>, Vec<String>) {
     let (mut roots, mut silent) = (Vec::new(), Vec::new());
     for branch in &config.spec.branches {
-        match mounts::silence(&branch.path) {
+        match mounts::describe_unresponsive(&branch.path) {
             None => roots.push(Root { name: branch.name.clone(), path: branch.path.clone() }),
             Some(silence) => silent.push(format!("{} {silence}", visible_path(&branch.path))),
         }
@@ -45,7 +45,7 @@ pub(super) fn roots(config: &Config) -> (Vec<Root>, Vec<String>) {
 
 /// Looks at the branches of a pool, and prints what it finds and what that means.
 pub(super) fn run(config: &Config, contents: Contents, show: Show) -> anyhow::Result<()> {
-    covers::look_below(&config.spec.branches)?;
+    covers::uncover_for_this_process(&config.spec.branches)?;
     let totals = survey(config, contents, show)?;
     if show == Show::Json {
         return Ok(output::json_line(&SummaryLine { summary: &totals })?);

@@ -135,8 +135,8 @@ fn config_of(client: &Client) -> Result<PathBuf, ClientError> {
     }
 }
 
-/// The pool and the way to its daemon.
-fn reach(pool: Option<&Path>) -> Result<(Pool, Client), PoolError> {
+/// The mounted pool and a client of its daemon. Fails when no daemon answers.
+fn find_live_pool(pool: Option<&Path>) -> Result<(Pool, Client), PoolError> {
     let pool = pool::find(pool)?;
     pool::is_alive(&pool)?;
     let client = Client::new(&pool.socket);

@@ -69,7 +69,7 @@ impl UnmountArgs {
             ending::wait_at(&pool.mount)?;
             ("unmounted", None)
         } else {
-            match self.ask(&pool) {
+            match self.request_unmount(&pool) {
                 Ok(()) => ("unmounted", None),
                 Err(error) if self.force => {
                     mounts::detach(&pool.mount, true).with_context(|| format!("detaching {shown} ({error:#})"))?;
@@ -92,7 +92,7 @@ impl UnmountArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn ask(&self, pool: &Pool) -> anyhow::Result<()> {
+    fn request_unmount(&self, pool: &Pool) -> anyhow::Result<()> {
         let timeout = if self.force { FORCED_TIMEOUT } else { UNMOUNT_TIMEOUT };
         let client = Client::new(&pool.socket).with_timeout(timeout);
         let daemon = process_of(&client);
@@ -103,7 +103,7 @@ impl UnmountArgs {
             Err(ClientError::NotRunning { .. }) if mounts::is_dead(&pool.mount) => {
                 mounts::detach(&pool.mount, false).context("the daemon is gone; detaching the dead mount")?;
                 uncover_all(&pool.mount);
-                if let Some(left) = pool::left_in(&pool::orphaned_areas_of(&pool.mount)) {
+                if let Some(left) = pool::describe_leftovers(&pool::orphaned_areas_of(&pool.mount)) {
                     tracing::warn!("{left}");
                 }
                 Ok(())

@@ -125,7 +125,7 @@ impl WriteBackArgs {
 }
 
 fn show(branch: Option<String>, pool: &PoolOption, json: bool) -> anyhow::Result<ExitCode> {
-    let (_, client) = super::reach(pool.pool.as_deref())?;
+    let (_, client) = super::find_live_pool(pool.pool.as_deref())?;
     let Answer::WriteBack { branches } = client.call(&Request::WriteBackShow { branch })? else {
         return Err(ClientError::Unexpected.into());
     };
@@ -143,7 +143,7 @@ impl SetArgs {
         if by_kernel && (self.limit.is_some() || self.background.is_some()) {
             bail!("limits need a policy (leave them out, or name a policy)");
         }
-        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let change = WriteBackChange {
             policy: self.policy.clone(),
             limit: self.limit.unwrap_or_default(),
@@ -187,7 +187,7 @@ impl SetArgs {
 
 impl PolicyRecordArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let file = self.file.as_deref().map(pool::absolute).transpose()?;
         client.call(&Request::WriteBackRecord { branch: self.branch.clone(), file: file.clone(), most: self.most })?;
         if self.json {

@@ -17,7 +17,7 @@ use umbrella_block::log_store::{self, LogStore, LogStoreStats};
 use umbrella_block::scrub::Scrub;
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
 
-use super::open::{OnDamage, last_holder};
+use super::open::{OnDamage, into_unshared};
 use super::protocol::{LogStatus, LogTables};
 use crate::config::MAX_BYTES;
 use crate::config::disk::{BadDiskName, DeviceSpec, DiskSpec, LogSpec};
@@ -110,8 +110,8 @@ impl Log {
         LogTables { regions: stats.regions.iter().map(Into::into).collect(), victims: stats.victims }
     }
 
-    /// What is wrong with it.
-    pub(crate) fn trouble(&self) -> Vec<String> {
+    /// The store's problems, a sentence each.
+    pub(crate) fn problems(&self) -> Vec<String> {
         let stats = self.stats();
         let damaged = (stats.damaged_segments > 0)
             .then(|| format!("{} of the log cannot be read, and are not cleaned", segments(stats.damaged_segments)));
@@ -142,7 +142,7 @@ impl Log {
 
     /// Ends it; nobody may use it any more.
     pub(crate) fn close(self) -> anyhow::Result<()> {
-        last_holder(self.store)?.close().context("closing the log store")
+        into_unshared(self.store)?.close().context("closing the log store")
     }
 }
 
@@ -275,7 +275,7 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
             "{shown} is empty: neither an image of a log store nor a configuration; `umbrella disk create --kind log {shown} --size SIZE` makes a log \
              store of it"
         ),
-        Ok(data) if data.is_file() && !is_toml && !names_a_disk(path) => bail!(
+        Ok(data) if data.is_file() && !is_toml && !looks_like_configuration(path) => bail!(
             "{shown} is neither an image of a log store nor a configuration (which has a table [disk]); give a plain image with --disk; to make a log store of it, set its size with `truncate`, then run `umbrella disk create --kind \
              log --force`"
         ),
@@ -295,7 +295,7 @@ fn first_block(path: &Path) -> std::io::Result<()> {
 }
 
 /// Whether a file looks like a configuration, right or wrong.
-fn names_a_disk(path: &Path) -> bool {
+fn looks_like_configuration(path: &Path) -> bool {
     let Ok(text) = std::fs::read_to_string(path) else { return false };
     text.lines().any(|line| line.trim_start().trim_start_matches('[').trim_start().starts_with("disk"))
 }

@@ -67,7 +67,7 @@ pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -
         }
     };
     if !needs_flash {
-        remembered::forget(&spec.disk);
+        remembered::remove(&spec.disk);
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ pub(crate) fn detach_unserved(
         // It was being dissolved when the power went.
         Err(HybridError::Detached { .. }) => {
             finish_detach(&disk.half(), &flash.half())?;
-            remembered::forget(&spec.disk);
+            remembered::remove(&spec.disk);
             Ok((ByteSize(0), Losses::default(), Losses::default()))
         }
         Err(error) => Err(error.into()),

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use thiserror::Error;
 
 use super::log::{named_by_device, refuse_other};
-use super::looped::refuse_silent;
+use super::looped::refuse_unresponsive;
 use super::protocol::{Answer, DiskClient, DiskStatus, Request};
 use crate::client::{self, ClientError};
 use crate::config::ConfigErrors;
@@ -158,7 +158,7 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
     {
         return Ok(Target { name, spec: None });
     }
-    refuse_silent(Path::new(given))?;
+    refuse_unresponsive(Path::new(given))?;
     if let Some(dead) =
         known().unwrap_or_default().into_iter().find(|known| name.as_ref() == Ok(known) || was_attached(known, given))
     {
@@ -170,7 +170,7 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
     if Path::new(given).is_file() {
         refuse_other(Path::new(given))?;
         let spec = disk::read(Path::new(given))?;
-        spec.paths().try_for_each(refuse_silent)?;
+        spec.paths().try_for_each(refuse_unresponsive)?;
         return Ok(Target { name: spec.name.clone(), spec: Some(spec) });
     }
     let served: Vec<String> = served().iter().map(ToString::to_string).collect();

@@ -47,7 +47,7 @@ impl PoolDisk {
 pub(super) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     args.check_page()?;
     block_trace::require_root()?;
-    let (pool, client) = commands::reach(args.pool.as_deref())?;
+    let (pool, client) = commands::find_live_pool(args.pool.as_deref())?;
     let applying = args.apply.then(|| Applying::new(&client, args.yes)).transpose()?;
     let policies = policies(&client)?;
     let Answer::Branches { branches } = client.call(&Request::BranchList)? else {
@@ -106,7 +106,7 @@ pub(super) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     let said = if report.applied.is_some() && !args.json { String::new() } else { text::of_pool(&report) };
     let titled = report.disks.iter().filter_map(|disk| Some((disk.device.as_str(), disk.advice.as_ref()?)));
     let titled: Vec<_> = titled.collect();
-    args.give(&report, &said, || page::of(&titled, &text::of_pool(&report)))?;
+    args.print_report(&report, &said, || page::of(&titled, &text::of_pool(&report)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -177,12 +177,12 @@ fn disks_of(branch: &BranchStatus) -> Result<Vec<(String, Device, bool)>, String
     if branch.covered {
         return Err("it is hidden, so its disk is not visible".to_owned());
     }
-    let storage = storage::look(&branch.path).map_err(|error| error.to_string())?;
+    let storage = storage::inspect(&branch.path).map_err(|error| error.to_string())?;
     if storage.medium == Medium::Remote || storage.disks.is_empty() {
         return Err(format!("{} lies on no disk of this machine", storage.kind));
     }
     let device = |name: &String| {
-        let device = Device::named(name).filter(|device| device.is_there());
+        let device = Device::from_kernel_name(name).filter(|device| device.is_there());
         let device = device.ok_or_else(|| format!("the kernel knows no disk {name}"))?;
         Ok((name.clone(), device, device.is_flash()))
     };
@@ -210,7 +210,7 @@ fn recorded(
     let order = record::Order {
         devices: &devices,
         time: args.time,
-        most: u64::from(args.most()),
+        most: u64::from(args.max_requests()),
         save: args.save.as_deref(),
         name: &names.join(", "),
     };

@@ -126,7 +126,7 @@ fn watch(
     let bar = bar(time);
     let (started, mut last_line) = (Instant::now(), Instant::now());
     let mut why = None;
-    let ended = recording.until(|written| {
+    let ended = recording.record_until(|written| {
         let requests = written.iter().sum();
         bar.set_position(started.elapsed().as_secs());
         bar.set_message(count(requests, "request"));

@@ -30,7 +30,7 @@ pub(super) struct Simulator {
 impl Simulator {
     /// From now on Ctrl-C ends the runs.
     pub(super) fn new(memory: ByteSize, threads: Option<u32>) -> anyhow::Result<Simulator> {
-        Ok(Simulator { later: Bars::later()?, memory, threads })
+        Ok(Simulator { later: Bars::catch_interrupts()?, memory, threads })
     }
 
     /// What to set for a disk that is asked for this, and has that write-back policy today.

@@ -67,7 +67,7 @@ impl BenchRecordArgs {
         let started = Instant::now();
         let time_is_up = || self.seconds.is_some_and(|time| started.elapsed() >= time);
         let mut has_gone = false;
-        let ended = recording.until(|_| {
+        let ended = recording.record_until(|_| {
             has_gone = !device.is_there();
             has_gone || stop.load(Ordering::Relaxed) || time_is_up()
         });

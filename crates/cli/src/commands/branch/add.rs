@@ -92,7 +92,7 @@ fn duration(text: &str) -> Result<Duration, ParseDurationError> {
 
 impl AddArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = commands::reach(self.pool.pool.as_deref())?;
+        let (_, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
         let mut branch = BranchSpec {
             path: pool::absolute(&self.path)?,
             name: self.name.clone(),
@@ -108,7 +108,7 @@ impl AddArgs {
             passthrough: !self.no_passthrough,
             write_back: None,
         };
-        mounts::refuse_silent(&branch.path)?;
+        mounts::refuse_unresponsive(&branch.path)?;
         let lines = configuration(&branch)?;
         let name = branch.name.clone();
         // What cannot be written is said before anything is changed.
@@ -132,7 +132,7 @@ impl AddArgs {
         if self.json {
             let added = json!({ "branch": name, "added": true, "configuration": lines, "lists": lists, "saved": file });
             output::json(&added)?;
-            return self.then_balance(&client);
+            return self.balance_after(&client);
         }
         let shown = quoted(&name);
         let on = if lists.is_empty() {
@@ -152,10 +152,10 @@ impl AddArgs {
             let also = format!("{default}{}", group.unwrap_or_default());
             output::line(&format!("to keep it, add to the configuration (or --save it){also}:\n\n{lines}"))?;
         }
-        self.then_balance(&client)
+        self.balance_after(&client)
     }
 
-    fn then_balance(&self, client: &Client) -> anyhow::Result<ExitCode> {
+    fn balance_after(&self, client: &Client) -> anyhow::Result<ExitCode> {
         let Some(group) = self.group.clone().filter(|_| self.balance) else { return Ok(ExitCode::SUCCESS) };
         let request = Request::Balance { group, within: balance::TO, dry_run: false, bandwidth: None };
         balance::balance(client, &request, false, self.json)

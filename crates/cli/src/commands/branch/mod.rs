@@ -87,7 +87,7 @@ impl BranchArgs {
             BranchCommand::Remove(args) => args.run(),
             BranchCommand::Replace(args) => args.run(),
             BranchCommand::Drain { name, stop, pool, json } => {
-                let (_, client) = super::reach(pool.pool.as_deref())?;
+                let (_, client) = super::find_live_pool(pool.pool.as_deref())?;
                 if stop {
                     client.call(&Request::BranchDrainStop { name: name.clone() })?;
                     if json {
@@ -112,7 +112,7 @@ impl BranchArgs {
                 Ok(code)
             }
             BranchCommand::ClearErrors { name, pool, json } => {
-                let (_, client) = super::reach(pool.pool.as_deref())?;
+                let (_, client) = super::find_live_pool(pool.pool.as_deref())?;
                 client.call(&Request::BranchClearErrors { name: name.clone() })?;
                 if json {
                     output::json(&json!({ "branch": name, "failing": false }))?;
@@ -125,7 +125,7 @@ impl BranchArgs {
                 Ok(ExitCode::SUCCESS)
             }
             BranchCommand::List { pool, json } => {
-                let (_, client) = super::reach(pool.pool.as_deref())?;
+                let (_, client) = super::find_live_pool(pool.pool.as_deref())?;
                 let branches = list(&client)?;
                 if json {
                     output::json_list(&branches)?;

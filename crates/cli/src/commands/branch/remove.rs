@@ -41,7 +41,7 @@ pub(super) struct RemoveArgs {
 
 impl RemoveArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = commands::reach(self.pool.pool.as_deref())?;
+        let (_, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
         let rules = rules_naming(&client, &self.name)?;
         // What cannot be written is said before anything is changed.
         let change = Change::Remove { name: &self.name };

@@ -135,7 +135,7 @@ fn segment(text: &str) -> Result<NonZeroU32, String> {
 impl LogArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let setups = self.setups()?;
-        let later = Bars::later()?;
+        let later = Bars::catch_interrupts()?;
         let cells = fitting(&self.inputs()?, &setups)?;
         let bars = later.begin(&cells);
         let outcomes = experiment::run(&cells, values::threads(self.threads), &bars)?.unless_failed()?;

@@ -373,8 +373,8 @@ fn too_many(error: LabError) -> anyhow::Error {
 }
 
 impl OutputArgs {
-    /// How many runs can be shown.
-    pub(super) fn most(&self) -> usize {
+    /// The largest number of runs that the output can show.
+    pub(super) fn max_runs(&self) -> usize {
         if (self.json || self.csv) && self.html.is_none() { MOST_RUNS } else { MOST_SHOWN }
     }
 
@@ -402,8 +402,8 @@ impl OutputArgs {
         self.json
     }
 
-    /// Gives what came of the runs as asked for; `table` makes the text for people.
-    pub(super) fn give(
+    /// Prints the outcomes in the format of the options. `table` renders the text for people.
+    pub(super) fn print_outcomes(
         &self,
         outcomes: &[Outcome],
         runs: &[WriteBackCell],

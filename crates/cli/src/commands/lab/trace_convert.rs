@@ -119,7 +119,7 @@ impl ConvertArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn wanted(&self, record: &Record) -> bool {
+    fn is_selected(&self, record: &Record) -> bool {
         let after = self.from.is_none_or(|from| record.time >= from);
         let before = self.until.is_none_or(|until| record.time < until);
         after && before && self.device.is_none_or(|device| record.device == device)
@@ -132,7 +132,7 @@ impl ConvertArgs {
         devices: &Devices,
         tally: &mut ConvertCounts,
     ) -> anyhow::Result<()> {
-        if !self.wanted(record) {
+        if !self.is_selected(record) {
             return Ok(());
         }
         match writer.write(record, devices) {

@@ -77,7 +77,8 @@ impl DiskBenchArgs {
             report!("umbrella: {why}");
         }
         let plan = Plan { time: Nanos(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX)), seed: seed() };
-        let timings = measure(&mut device, &plan, &mut |step| report!("{}", told(step))).with_context(named)?;
+        let timings =
+            measure(&mut device, &plan, &mut |step| report!("{}", describe_step(step))).with_context(named)?;
         let model = device.model();
         if self.json {
             let report = TimingReport { device: named(), model, in_use: &in_use, timings: &timings };
@@ -103,7 +104,7 @@ fn seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64)
 }
 
-fn told(step: Measurement) -> &'static str {
+fn describe_step(step: Measurement) -> &'static str {
     match step {
         Measurement::Rotation => "looking for rotation ...",
         Measurement::Zones => "it turns; looking for zones ...",
