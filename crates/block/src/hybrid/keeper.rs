@@ -34,11 +34,11 @@ impl HybridShared {
         let name = self.disk.name.as_str().into();
         std::thread::Builder::new()
             .name("hybrid-keeper".to_owned())
-            .spawn(move || self.keep())
+            .spawn(move || self.run())
             .map_err(|source| BlockError::io(&name, Operation::Open, None, source).into())
     }
 
-    fn keep(&self) {
+    fn run(&self) {
         let mut state = self.state.lock();
         while !state.closing {
             match self.due(&mut state, Instant::now()) {

@@ -150,7 +150,7 @@ pub fn check(
         done += 1;
         progress(done, steps);
     }
-    check.tell_unnamed();
+    check.report_unnamed();
     Ok(check.report)
 }
 
@@ -328,7 +328,7 @@ impl Check<'_> {
     }
 
     /// Goes through the map once more for what lies in segments behind damaged headers.
-    fn tell_unnamed(&mut self) {
+    fn report_unnamed(&mut self) {
         if self.unnamed.is_empty() {
             return;
         }

@@ -137,9 +137,9 @@ impl RoomAttempts {
     /// How often each segment may be worked on before it is plain that nothing is gained.
     const MOST: u64 = 8;
 
-    /// Counts one more, and whether they are in vain: all of the log was cleaned several times over and users could
-    /// write nothing. Then the table of segments is not that of this map, and cleaning would go on for ever.
-    pub(super) fn are_in_vain(&mut self, counters: &Counters, segments: usize) -> bool {
+    /// Counts an attempt. Returns whether more attempts are futile: the whole log was cleaned several times, and users
+    /// could write nothing. Then the table of segments does not match this map, and cleaning would never end.
+    pub(super) fn attempt_is_futile(&mut self, counters: &Counters, segments: usize) -> bool {
         let used = counters.user_blocks.wrapping_add(counters.discarded_blocks);
         if used != self.used {
             *self = RoomAttempts { used, count: 0 };
@@ -254,8 +254,8 @@ pub(super) fn nanos(time: Duration) -> Nanos {
 }
 
 impl StoreState {
-    /// Where the store stands, for decisions about its pace.
-    pub(super) fn standing(&self) -> LogUsage {
+    /// The state of the store that the cleaner's policy decides by.
+    pub(super) fn usage(&self) -> LogUsage {
         LogUsage {
             since_checkpoint: Pages(self.core.since_checkpoint),
             changed: Pages(self.core.map.dirty() as u64),
@@ -290,7 +290,7 @@ impl StoreShared {
         }
     }
 
-    /// What decides when to clean and to make checkpoints, and who waits.
+    /// The policy that decides when to clean, when to write a checkpoint, and which writes wait.
     pub(super) fn pace(&self) -> CleanerPolicy {
         CleanerPolicy {
             clean_share: Percent(self.options.clean_share.min(100) as u8),

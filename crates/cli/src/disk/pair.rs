@@ -111,7 +111,7 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
     let total = hybrid.stats().cached;
     let mut told = true;
     // It has to be awake for its mark, too.
-    hybrid.hold_awake();
+    hybrid.keep_awake();
     let drained = std::thread::scope(|scope| {
         let work = scope.spawn(|| hybrid.drain());
         while !work.is_finished() {
@@ -126,7 +126,7 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
         work.join().unwrap_or(Err(HybridError::Closed))
     });
     if drained.is_err() {
-        hybrid.let_sleep();
+        hybrid.allow_sleep();
     }
     match drained {
         Err(HybridError::Stopped) => {

@@ -349,7 +349,7 @@ impl FlashSuperblock {
     }
 
     /// The last record whose filler, if it has one, was reported.
-    pub(super) fn told(&self) -> RecordNo {
+    pub(super) fn last_reported(&self) -> RecordNo {
         RecordNo(self.durable.0 - self.untold)
     }
 }

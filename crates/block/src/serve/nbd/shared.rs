@@ -11,7 +11,7 @@ use umbrella_units::ByteSize;
 
 use super::budget::Budget;
 use super::export::Exports;
-use super::seldom::RateLimit;
+use super::rate_limit::RateLimit;
 use super::socket::Socket;
 use super::wire::request::{Command, Request};
 
@@ -140,7 +140,7 @@ impl ServerShared {
         Some(Admitted { number, socket, shared: Arc::clone(self) })
     }
 
-    pub(super) fn each_connection(&self, call: impl Fn(&Socket)) {
+    pub(super) fn for_each_connection(&self, call: impl Fn(&Socket)) {
         self.connections.lock().values().for_each(|socket| call(socket));
     }
 
