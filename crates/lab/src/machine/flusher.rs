@@ -340,7 +340,7 @@ impl Computer {
                     // All that waited belonged to files that are gone: what is still dirty is chosen now.
                     continue;
                 }
-                return Err(self.stuck(now));
+                return Err(self.stuck_error(now));
             };
             now = next.max(now);
             self.collect(now);
