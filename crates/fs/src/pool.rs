@@ -75,7 +75,7 @@ impl Pool {
         let state = &context.state;
         let PoolSpec { branches: specs, rules, access_times, .. } = spec;
         // Before the branches are used for the first time.
-        let disk_errors = DiskErrors::listen();
+        let disk_errors = DiskErrors::subscribe();
         let inodes = Arc::new(InodeMap::new());
         let branch = |(index, spec)| Branch::new(BranchId(index as u16), spec, Arc::clone(state));
         let mut branches: Vec<Arc<Branch>> = specs.into_iter().enumerate().map(branch).collect();

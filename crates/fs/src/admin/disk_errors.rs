@@ -58,9 +58,9 @@ enum Counts {
 }
 
 impl DiskErrors {
-    /// Listens from now on. Where the kernel does not let it (in a container, or not as root), what else there is has
-    /// to do.
-    pub(crate) fn listen() -> DiskErrors {
+    /// Subscribes to the kernel's messages about disks. Where the kernel refuses that (in a container, or not as root),
+    /// only the other sources remain.
+    pub(crate) fn subscribe() -> DiskErrors {
         let log = KernelLog::open()
             .inspect_err(|error| tracing::info!(%error, "cannot watch the kernel's log for disk errors"))
             .ok();
@@ -96,8 +96,8 @@ impl DiskErrors {
         }
     }
 
-    /// The branches that an error of a device concerns.
-    fn concerned(&self, error: &DiskError) -> Vec<BranchId> {
+    /// The branches that an error of a device affects.
+    fn affected_branches(&self, error: &DiskError) -> Vec<BranchId> {
         let partition = error.sector.and_then(|sector| self.sysfs.partition_at(&error.device, sector));
         let watched = self.watched.lock();
         let has = |watched: &Watched| {
@@ -166,7 +166,7 @@ impl Admin {
 
     fn read_log(&self, log: &mut KernelLog) -> rustix::io::Result<()> {
         while let Some(error) = log.next()? {
-            for branch in self.disk_errors.concerned(&error) {
+            for branch in self.disk_errors.affected_branches(&error) {
                 // The name of a device that is gone may be another's.
                 if let Some(branch) = self.branches.get(branch).ok().filter(|branch| branch.is_online()) {
                     branch.note_errors(ErrorSource::KernelLog, 1, &error.line);
@@ -188,8 +188,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Asks file systems that count their errors.
-    pub(crate) fn ask_file_systems(&self) {
+    /// Reads the counters of file systems that count their errors.
+    pub(crate) fn read_error_counters(&self) {
         self.note_of_file_systems(self.disk_errors.counted());
     }
 

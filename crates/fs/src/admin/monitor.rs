@@ -94,7 +94,7 @@ impl Admin {
                     self.keep_heat();
                     rounds.heat = Instant::now();
                 }
-                self.ask_file_systems();
+                self.read_error_counters();
                 rounds.done(asked, Instant::now());
             }
             let told = self.report_changes();
@@ -130,7 +130,7 @@ impl Admin {
                 let branch = Arc::clone(branch);
                 let probe = move || {
                     branch.probe(timeout);
-                    self.look_for_hidden(&branch);
+                    self.check_hidden_folder(&branch);
                 };
                 // Without a thread a branch is checked the next time.
                 let _ = std::thread::Builder::new().name("probe".to_owned()).spawn_scoped(scope, probe);
@@ -138,8 +138,8 @@ impl Admin {
         });
     }
 
-    /// Says so when somebody has deleted the hidden folder of a branch: the next mount would not know the branch.
-    fn look_for_hidden(&self, branch: &Branch) {
+    /// Warns when the hidden folder of a branch was deleted, because the next mount would not recognize the branch.
+    fn check_hidden_folder(&self, branch: &Branch) {
         let gone = branch.io(|online| match &online.hidden {
             Some(hidden) => rustix::fs::fstat(&hidden.dir).map(|stat| stat.st_nlink == 0),
             None => Ok(false),

@@ -138,8 +138,8 @@ impl Admin {
     /// joins, as any branch does (`membership`); the first file waits in it after that. An error, and all as before,
     /// where there can be none.
     fn open_staging(&self, new: &PoolSpec, rules: &Rules) -> Result<(), Error> {
-        let Some(wanted) = area::wanted(new, rules) else { return Ok(()) };
-        let was_wanted = area::wanted(&self.context.settings(), &self.placement.rules.load().rules).is_some();
+        let Some(wanted) = area::required_area(new, rules) else { return Ok(()) };
+        let was_wanted = area::required_area(&self.context.settings(), &self.placement.rules.load().rules).is_some();
         if let Some(area) = self.staged.area() {
             if area.intake == Intake::Nothing {
                 tracing::info!(

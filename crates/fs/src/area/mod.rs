@@ -30,7 +30,7 @@ use crate::spec::{AreaPlace, StagingSpec};
 
 pub(crate) use memory::{high_water, low_water};
 pub use open::obstacle;
-pub(crate) use open::{end, open, open_at_mount, wanted};
+pub(crate) use open::{end, open, open_at_mount, required_area};
 pub(crate) use promises::{Promises, Wait};
 
 /// Longer than any wait.
@@ -282,7 +282,7 @@ impl Area {
     pub(crate) fn watch_memory(&self) {
         let room = self.branch.space();
         let memory = if self.spec.volatile { Memory::now() } else { None };
-        let memory = memory.map(|memory| self.groups.bound(memory));
+        let memory = memory.map(|memory| self.groups.limit_to_groups(memory));
         let size = self.settings().size.map(|size| size.of(memory.map_or(room.total, |memory| memory.total)));
         let used = self.used();
         // A part of the area stays free, so that a directory can always be made in it.
@@ -294,9 +294,9 @@ impl Area {
         self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
     }
 
-    /// A file has all that its rules need. It leaves a little later: programs that write many files are done first, and
-    /// those that give a file its attributes and its name after its data.
-    pub(crate) fn leave_soon(&self, node: &Node) {
+    /// Schedules a file to leave the area, because its rules can be evaluated. It leaves a little later, so that programs
+    /// can first write further files, and set attributes and names.
+    pub(crate) fn schedule_destage(&self, node: &Node) {
         let due = self.now() + SETTLED;
         self.queue.lock().waiting.leave_by(id_of(node), due);
     }

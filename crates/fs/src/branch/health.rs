@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, StatVfsMountFlags, StatxAttribute
 use rustix::io::Errno;
 
 use super::establish::{BranchSetup, Candidate};
-use super::prober::{ProbeFailure, look_within};
+use super::prober::{ProbeFailure, run_within};
 use super::{Branch, BranchError, ErrorSource, Online, cover};
 use crate::disk::block_device;
 use crate::ground::advice::advised;
@@ -185,7 +185,7 @@ impl Branch {
             return;
         }
         let (path, pool) = (self.spec.path.clone(), self.state.mount());
-        match look_within(COVER_PATIENCE, move || cover::cover(&path, &pool)) {
+        match run_within(COVER_PATIENCE, move || cover::cover(&path, &pool)) {
             Some(Ok(())) => self.covered.store(true, Ordering::Relaxed),
             failed => {
                 let reason = match failed {
@@ -203,7 +203,7 @@ impl Branch {
             return;
         }
         let (path, pool) = (self.spec.path.clone(), self.state.mount());
-        if !matches!(look_within(COVER_PATIENCE, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
+        if !matches!(run_within(COVER_PATIENCE, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
             tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), "the path stays hidden: unmount it by hand");
         }
     }
@@ -249,7 +249,7 @@ impl Branch {
         let suspect = self.suspect.swap(false, Ordering::Relaxed);
         let (path, seen) = (self.spec.path.clone(), Arc::clone(&online));
         let covers = self.covered.load(Ordering::Relaxed).then(|| self.state.mount());
-        let look = match self.prober.run(timeout, move || look(path, &seen, suspect, covers.as_deref())) {
+        let look = match self.prober.run(timeout, move || inspect(path, &seen, suspect, covers.as_deref())) {
             Ok(look) => look,
             Err(ProbeFailure::NoThread) => PathState::Unknown,
             Err(ProbeFailure::Hangs) => PathState::Gone(self.not_looked_at(ProbeFailure::Hangs, timeout)),
@@ -297,7 +297,7 @@ impl Branch {
 /// branches well.
 ///
 /// `covers`: the pool, if it covers the path. What is below is then asked by its descriptor.
-fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> PathState {
+fn inspect(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> PathState {
     let fail = |path, step, source| match source {
         Errno::NOMEM | Errno::MFILE | Errno::NFILE => PathState::Unknown,
         source => PathState::Gone(BranchError::Io { path, step, source }),
@@ -326,7 +326,7 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
         Ok(vfs) => vfs,
         Err(source) => return fail(path, "reading its free space", source),
     };
-    if suspect && let Err(source) = ask_disk(online) {
+    if suspect && let Err(source) = probe_disk(online) {
         return fail(path, "reading its disk", source);
     }
     PathState::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
@@ -337,7 +337,7 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
 ///
 /// Asks the file system first: one that has shut down opens nothing. Then the block device, or, where there is none,
 /// the marker.
-fn ask_disk(online: &Online) -> rustix::io::Result<()> {
+fn probe_disk(online: &Online) -> rustix::io::Result<()> {
     if online.guarded {
         return read_uncached(online);
     }

@@ -57,7 +57,7 @@ pub use establish::Origin;
 pub use health::ProbeResult;
 pub use identity::identity_at;
 pub(crate) use identity::pool_at;
-pub(crate) use prober::look_within;
+pub(crate) use prober::run_within;
 pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};

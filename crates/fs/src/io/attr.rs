@@ -162,8 +162,8 @@ impl Io {
     fn change_file(&self, node: &Arc<Node>, file: &File, change: &AttributeChange) -> OpResult<()> {
         {
             let mut state = file.state.write();
-            state.disturb();
-            let target = self.tree.reach(&state)?;
+            state.abort_copy();
+            let target = self.tree.open_inode(&state)?;
             // Before the contents change: if this fails, the program is as it was.
             if change.drop_set_id {
                 self.tree.drop_set_id(node, &target)?;
@@ -215,7 +215,7 @@ impl Io {
 
     fn on_node<T>(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<T>) -> OpResult<T> {
         match node.file() {
-            Some(file) => call(&self.tree.reach(&file.state.read())?),
+            Some(file) => call(&self.tree.open_inode(&file.state.read())?),
             None => call(&self.tree.ruling_copy(node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
         }
     }
@@ -232,8 +232,8 @@ impl Io {
         self.tree.change_without_reply(&node, |cache| match node.file() {
             Some(file) => {
                 let mut state = file.state.write();
-                state.disturb();
-                call(&self.tree.reach(&state)?, cache)
+                state.abort_copy();
+                call(&self.tree.open_inode(&state)?, cache)
             }
             None => self.tree.change_dir(&node, of_rights, cache, |copy| call(copy, cache)),
         })

@@ -101,9 +101,9 @@ impl Io {
             return Err(OpError::Sys(Errno::ROFS));
         }
         if request.truncate {
-            state.disturb();
+            state.abort_copy();
         } else if request.write {
-            state.disturb_by_writer();
+            state.abort_copy_for_writer();
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
         let branch = self.branches.get(state.backing.branch)?;

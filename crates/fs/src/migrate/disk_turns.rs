@@ -70,13 +70,13 @@ pub(crate) struct DiskTurn<'a> {
 }
 
 impl TurnQueue {
-    fn arrive(&mut self, disks: &Arc<Disks>) -> u64 {
+    fn enqueue(&mut self, disks: &Arc<Disks>) -> u64 {
         self.next += 1;
         self.moves.push((self.next, Arc::clone(disks)));
         self.next
     }
 
-    fn leave(&mut self, number: u64) {
+    fn dequeue(&mut self, number: u64) {
         self.moves.retain(|(other, _)| *other != number);
     }
 
@@ -110,7 +110,7 @@ impl DiskTurns {
     }
 
     fn take_disks(&self, disks: Arc<Disks>, stop: &dyn Fn() -> bool) -> Option<DiskTurn<'_>> {
-        let number = self.line.lock().arrive(&disks);
+        let number = self.line.lock().enqueue(&disks);
         // From here on, its end is its end in the line.
         let turn = DiskTurn { turns: self, disks, number: Cell::new(number), since: Cell::new(Instant::now()) };
         let has_it = turn.wait(stop);
@@ -176,8 +176,8 @@ impl DiskTurn<'_> {
             if !line.is_wanted(self.number.get(), &self.disks) {
                 return;
             }
-            line.leave(self.number.get());
-            self.number.set(line.arrive(&self.disks));
+            line.dequeue(self.number.get());
+            self.number.set(line.enqueue(&self.disks));
             self.turns.wake.notify_all();
         }
         // Told to stop, the copy ends before its next piece.
@@ -203,7 +203,7 @@ impl DiskTurn<'_> {
 
 impl Drop for DiskTurn<'_> {
     fn drop(&mut self) {
-        self.turns.line.lock().leave(self.number.get());
+        self.turns.line.lock().dequeue(self.number.get());
         self.turns.wake.notify_all();
     }
 }

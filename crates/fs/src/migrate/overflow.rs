@@ -106,7 +106,7 @@ impl Migrations {
                 }
                 Err(why) => {
                     tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "cannot move the file there; trying the next branch");
-                    want = want.or(why.want());
+                    want = want.or(why.own_shortage());
                     full.push(target);
                 }
             }

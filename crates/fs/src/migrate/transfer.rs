@@ -451,7 +451,7 @@ impl Migrations {
         }
         // Every open handle gets the copy before it has its name: after the commit nothing may fail.
         let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
-        handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
+        handles.iter().try_for_each(|handle| handle.collect_write_errors())?;
         let online = target.online().ok_or(OpError::Offline)?;
         if in_batch.is_some() && online.epoch != migration.online.epoch {
             return Err(NotMoved::Op(OpError::Offline));

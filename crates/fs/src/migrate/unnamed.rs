@@ -75,7 +75,7 @@ impl Migrations {
         let to = Endpoint { branch: &branch, online: &online };
         let migration = UnnamedMigration { node, here, backing, to, cancel: &cancel };
         let moved = self.copy_of_unnamed(&migration, may_be_linked).and_then(|(copied, made)| {
-            let done = self.hand_over(&migration, &copied, &made);
+            let done = self.switch_handles(&migration, &copied, &made);
             if let FinishedCopy::Hidden(name) = made {
                 drop_copy(&branch, name);
             }
@@ -87,7 +87,7 @@ impl Migrations {
         moved
     }
 
-    fn hand_over(
+    fn switch_handles(
         &self,
         migration: &UnnamedMigration<'_>,
         copied: &DurableCopy,
@@ -109,7 +109,7 @@ impl Migrations {
             return Err(NotMoved::Busy("it changed while it was copied"));
         }
         let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
-        handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
+        handles.iter().try_for_each(|handle| handle.collect_write_errors())?;
         let reopened = match made {
             FinishedCopy::Hidden(name) => reopen_all(&handles, name, to.branch, to.online)?,
             FinishedCopy::Nameless(made) => {

@@ -143,7 +143,7 @@ pub(crate) struct Divergence {
     /// What each copy was.
     pub(crate) left: SmallVec<[(BranchId, ModeAndOwner); 2]>,
     /// Where new entries get from the branch's file system what is shown.
-    pub(crate) passes_on: SmallVec<[BranchId; 2]>,
+    pub(crate) inherits_as: SmallVec<[BranchId; 2]>,
     /// Roots that hold nothing of their own, and get what is shown with their first entry.
     pub(crate) empty: SmallVec<[BranchId; 2]>,
 }
@@ -227,8 +227,8 @@ pub(crate) struct FileState {
 }
 
 impl FileState {
-    /// Stops a relocation that is copying: the file is about to change.
-    pub(crate) fn disturb(&mut self) {
+    /// Aborts a relocation that is copying, because the file is about to change.
+    pub(crate) fn abort_copy(&mut self) {
         *self.is_bare.get_mut() = false;
         if let Some(cancel) = self.copying.take() {
             cancel.store(true, Ordering::Relaxed);
@@ -236,10 +236,10 @@ impl FileState {
         }
     }
 
-    /// Somebody is about to write: stops a relocation that is copying, unless writers wait for it anyway.
-    pub(crate) fn disturb_by_writer(&mut self) {
+    /// Aborts a relocation that is copying, because of a write, unless writers wait for it anyway.
+    pub(crate) fn abort_copy_for_writer(&mut self) {
         if !self.copy_is_awaited {
-            self.disturb();
+            self.abort_copy();
         }
     }
 

@@ -95,7 +95,7 @@ impl Staging {
     /// One round of the scheduler: adjusts the limit, and hands files over whose time has come; whether there were any.
     /// Waits for no branch.
     fn run_round(&self, area: &Area) -> bool {
-        match self.take_back_staged() {
+        match self.adopt_staged() {
             Ok(()) => self.context.unwarn(&WarningSubject::Staging),
             Err(error) => {
                 let why = error.to_string();

@@ -11,8 +11,8 @@ use crate::tree::Tree;
 use crate::tree::lookup::Attr;
 
 impl Tree {
-    /// A descriptor of the file to change its inode by: an open handle's, or a reference by name.
-    pub(crate) fn reach(&self, state: &FileState) -> OpResult<FileAt> {
+    /// A descriptor for changes of the file's inode: an open handle's, or one opened by name.
+    pub(crate) fn open_inode(&self, state: &FileState) -> OpResult<FileAt> {
         if let Some(file) = state.open_file() {
             return Ok(file);
         }

@@ -121,11 +121,11 @@ impl Migrations {
         part: &WalkScope,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> EnforceSummary {
-        self.walk_by(walk, part, None, tell)
+        self.walk_with_override(walk, part, None, tell)
     }
 
-    /// As `walk`, by somebody else's word in place of the rules.
-    pub(crate) fn walk_by<'a>(
+    /// As `walk`, but `placement_override` decides in place of the rules.
+    pub(crate) fn walk_with_override<'a>(
         &'a self,
         walk: WalkOptions,
         part: &'a WalkScope,
@@ -239,7 +239,7 @@ impl EnforceWalker<'_> {
                         None
                     }
                 },
-                None => self.shown(dir, &name),
+                None => self.visible_entry(dir, &name),
             };
             let Some((copy, meta)) = found else { continue };
             if meta.kind == FileKind::Directory {
@@ -250,7 +250,7 @@ impl EnforceWalker<'_> {
             self.progress.inodes_seen += 1;
             self.summary.files_seen += 1;
             if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.settings().read_only {
-                self.look_at(dir, name, &copy, &meta);
+                self.visit_file(dir, name, &copy, &meta);
             }
             if self.progress.files_seen.is_multiple_of(256) {
                 self.tick(None);
@@ -288,8 +288,8 @@ impl EnforceWalker<'_> {
         names
     }
 
-    /// What users see under a name that several branches have.
-    fn shown(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
+    /// The entry that users see under a name that several branches have.
+    fn visible_entry(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
         let _names = self.migrations.tree.rename_lock.read();
         self.migrations.tree.probe(dir, name).ok()??.at.into_iter().next()
     }
@@ -319,7 +319,7 @@ impl EnforceWalker<'_> {
         self.stopped |= !go_on;
     }
 
-    fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
+    fn visit_file(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
         if self.migrations.branches.is_staging(copy.id()) {
             // It is judged when it leaves, which is now if it must be nowhere else.
             if let Ok(file) = Pinned::lookup(&self.migrations.tree, dir, &name).as_ref() {
