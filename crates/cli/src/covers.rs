@@ -1,5 +1,5 @@
-//! Branches that are hidden: what is below the empty directory at their path, and who may not take that directory for
-//! the branch.
+//! Branches that are hidden: access to what lies below the empty directory at their path, and checks that the directory
+//! is not taken for the branch.
 
 use std::path::{Path, PathBuf};
 

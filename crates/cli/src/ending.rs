@@ -1,5 +1,5 @@
 //! Daemons whose tree is away and that have not ended yet. They still have their branches and the control socket, so a
-//! command that needs these waits: `umount DIR` returns before the daemon has let go.
+//! command that needs these waits: `umount DIR` returns before the daemon has ended.
 //!
 //! A pool that was detached and is still in use ends when its last user does. Nobody knows when, so it is not waited
 //! for.

@@ -2,7 +2,7 @@
 //!
 //! - `context`: the configuration, figures, warnings, the kernel's side; `branch`: which branches there are; `area`:
 //!   what waits in memory
-//! - `write_back`: who writes a branch back; `placement`: where a file belongs
+//! - `write_back`: the flushers of branches; `placement`: where a file belongs
 //! - `tree`: nodes, directories, lookup, listings; `migrate`: files that go to another branch; `staging`: files that
 //!   leave memory
 //! - `io`: open files and attributes; `names`: changes of names; `admin`: branches that come and go, status
@@ -243,7 +243,7 @@ impl Pool {
         self.migrate.drain(name, tell)
     }
 
-    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for callers that cannot
     /// wait for it.
     pub fn move_all_queued(&self) {
         self.migrate.move_all_queued();

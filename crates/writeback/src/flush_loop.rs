@@ -165,7 +165,7 @@ impl FlushLoop<'_> {
         self.opened.close_all();
         let mut state = self.shared.state.lock();
         state.close_idle_files();
-        // Who wrote since the last look found nobody to wake.
+        // A writer since the last check found no waiting thread to wake.
         let is_paused = self.shared.paused.load(Ordering::Acquire);
         let is_work = !is_paused && state.ledger.dirty() > self.shared.gate.background();
         if !self.shared.is_stopping() && !is_work {

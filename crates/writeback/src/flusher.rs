@@ -25,7 +25,7 @@ use crate::status::Status;
 use crate::sys::{self, DiskShare, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
 
-/// Pages that one event tells of at most: 4 GiB.
+/// The most pages that one event reports: 4 GiB.
 const MOST_PAGES: Pages = Pages(1 << 20);
 /// The most questions to the file system before one write is noted.
 const QUESTIONS: usize = 3;
@@ -55,8 +55,8 @@ impl Flusher {
         Flusher::begin(root, settings, CompletionMode::Reporting)
     }
 
-    /// Starts ordered write-back of a file system that others write to. Errors of a write-back stay for those who sync
-    /// their files: they are not seen here, and [`Flusher::take_error`] knows none.
+    /// Starts ordered write-back of a file system that others write to. Errors of a write-back stay for programs that
+    /// sync their files: they are not seen here, and [`Flusher::take_error`] knows none.
     pub fn start_for_others(root: OwnedFd, settings: Settings) -> Result<Arc<Flusher>, FlusherError> {
         Flusher::begin(root, settings, CompletionMode::Silent)
     }
@@ -310,7 +310,7 @@ impl Flusher {
         }
     }
 
-    /// Ends the threads; who waits is let go. What is dirty is left to the kernel.
+    /// Ends the threads, and releases waiting writers. What is dirty is left to the kernel.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.gate.stop();

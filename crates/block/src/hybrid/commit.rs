@@ -198,7 +198,7 @@ impl HybridShared {
         piece: &PendingWrite<'_>,
         held: &mut Throttled,
     ) -> Result<Joined, BlockError> {
-        // The lock was let go of since it was asked last, and nobody wakes who waits from now on.
+        // The lock was released since the last check, and nothing wakes a writer that begins to wait now.
         self.refuse_if_poisoned(state)?;
         if state.disk == Motion::Stopping || self.goes_to_disk(state, piece.range) {
             return Ok(Joined::Again);

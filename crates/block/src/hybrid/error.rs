@@ -341,7 +341,7 @@ fn other_copy(first: Damage, second: Damage) -> String {
 }
 
 impl HybridError {
-    /// The same for those who only know of devices.
+    /// The same as an error of a block device.
     pub(super) fn on(self, half: &PairHalf, operation: Operation) -> BlockError {
         match self {
             HybridError::Device(error) => error,

@@ -69,8 +69,8 @@ impl DamagedPair {
         joined(self.survey.map.pieces_from(Lba(0)).map(|piece| piece.range))
     }
 
-    /// Brings to the disk what is not lost; what is left is a plain disk. `tell` hears how many bytes were brought so
-    /// far, and stops it with `false`: then all is as it was for who reads the pair.
+    /// Brings to the disk what is not lost; what is left is a plain disk. `tell` gets the bytes copied so far, and
+    /// stops the copy by returning `false`. The pair is then unchanged.
     pub fn detach(self, mut tell: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
         restore_torn(&self.flash, &self.survey.superblock)?;
         let changing = FlashSuperblock {

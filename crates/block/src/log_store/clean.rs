@@ -134,7 +134,7 @@ impl StoreShared {
         while state.mending {
             self.room.wait(state);
         }
-        // With so much of the map changed, cleaning could not go on.
+        // Cleaning could not continue with this much of the map changed.
         if self.needs_checkpoint(state) && MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))? {
             self.room.notify_all();
             return Ok(true);
@@ -149,7 +149,7 @@ impl StoreShared {
             // Without room for the map nothing can be gained by trying at once again.
             Relief::Checkpoint => MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))?,
         };
-        // Who waits although the log has room goes on; else there is no way to make any.
+        // A writer that waits although the log has room continues. Otherwise no room can be made.
         let has_room = relief == Relief::None && state.core.layout.admits();
         state.stuck = !gains && state.wanted > 0 && !has_room;
         self.room.notify_all();

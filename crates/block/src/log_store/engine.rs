@@ -37,9 +37,9 @@ pub struct Options {
     pub clean_share: u32,
     /// How long nobody may have asked for anything before the store cleans ahead.
     pub quiet: Duration,
-    /// The log that is written between two checkpoints at most; recovery reads so much.
+    /// The most log between two checkpoints, which is also the most that recovery reads.
     pub checkpoint_every: ByteSize,
-    /// Whether threads write, clean and make checkpoints; without, those who call do.
+    /// Whether threads write, clean and make checkpoints. Without threads, the callers do that work.
     pub threads: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// Complete chunks that may wait to be written before those who write have to wait.
+/// The number of complete chunks that may wait to be written before writers have to wait.
 pub(super) const MOST_WAITING: usize = 4;
 /// How many threads write chunks: two, so that the disk has its next request when it ends one.
 const WRITERS: usize = 2;
@@ -125,7 +125,7 @@ impl WriteThrottle {
     }
 }
 
-/// What was done for room, and for how long in vain.
+/// Attempts to make room that did not succeed.
 #[derive(Default)]
 pub(super) struct RoomAttempts {
     /// Blocks that users had written and discarded at the last look.
@@ -134,7 +134,7 @@ pub(super) struct RoomAttempts {
 }
 
 impl RoomAttempts {
-    /// How often each segment may be worked on before it is plain that nothing is gained.
+    /// How often each segment may be cleaned before more attempts are futile.
     const MOST: u64 = 8;
 
     /// Counts an attempt. Returns whether more attempts are futile: the whole log was cleaned several times, and users
@@ -381,7 +381,7 @@ impl StoreShared {
         let error = match stop {
             Blocked::Format(source) => self.named.format(source).on(&self.named.name),
             Blocked::Impossible(what) => BlockError::impossible(&self.named.name, Operation::Write, what),
-            // A page that is written is in memory, and who completes a chunk has a place for it.
+            // A page that is written is in memory, and a thread that completes a chunk has a place for it.
             Blocked::Absent(_) | Blocked::Full => {
                 LogStoreError::NoRoom { device: self.named.name.clone() }.on(&self.named.name)
             }

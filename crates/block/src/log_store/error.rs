@@ -235,7 +235,7 @@ pub enum LogStoreError {
 }
 
 impl LogStoreError {
-    /// The same for those who only know of devices.
+    /// The same as an error of a block device.
     pub(super) fn on(self, device: &str) -> BlockError {
         match self {
             LogStoreError::Device(error) => error,

@@ -2,8 +2,8 @@
 //!
 //! 1. A checkpoint is made, and no other until this is done: all that it describes stays on the disk, for nothing
 //!    becomes free meanwhile.
-//! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). Nobody can have changed
-//!    one since: who wants to change a page needs it in memory.
+//! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). None can have changed
+//!    since, because a page has to be in memory to be changed.
 //! 3. If pages that are in memory are damaged on the disk they are written anew, and it begins again: else their blocks
 //!    would be counted among those that are lost.
 //! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the
@@ -80,7 +80,7 @@ impl StoreShared {
     /// Rebuilds the pages that are damaged on the disk and not in memory. No checkpoint is made as long as the guard is
     /// kept.
     ///
-    /// Who has a page in memory has the right one. It is written anew first: as long as the disk has it damaged, nobody
+    /// A page that is in memory is the right one. It is written anew first: as long as the disk has it damaged, nobody
     /// can tell its blocks from those of the lost pages.
     fn rebuild_absent(
         &self,

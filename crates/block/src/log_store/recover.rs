@@ -300,7 +300,7 @@ pub(super) fn recover(named: &NamedDevice, options: Options, access: OpenMode) -
     replay(named, standing, rebuilt, (access, lost_pages)).map_err(Halted::error)
 }
 
-/// The same for who needs all that there is: every page of the map is looked at, and rebuilt if it is damaged.
+/// The same for a salvage, which needs all data: it checks every page of the map, and rebuilds damaged ones.
 pub(super) fn recover_all(named: &NamedDevice, superblock: Superblock) -> Result<Recovered, LogStoreError> {
     let standing = standing(named, Options::default(), superblock, None)?;
     let rebuilt = rebuild(named, &standing.core, &|| true).unwrap_or_default();

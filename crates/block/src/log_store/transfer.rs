@@ -187,7 +187,7 @@ impl StoreShared {
     /// Reads whole blocks. A block that becomes free during the read may be overwritten, so it is located again.
     fn read(&self, mut state: MutexGuard<'_, StoreState>, first: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
         loop {
-            // Looking up may let go of the lock, too.
+            // Locating blocks may release the lock, too.
             let freed = state.freed;
             let (runs, tags) = self.locate_blocks(&mut state, first, buffer)?;
             if runs.is_empty() {
@@ -378,7 +378,7 @@ impl StoreShared {
             }
             let defect = || self.part_outside(Operation::Write);
             whole.get_mut(skip..skip + part.len()).ok_or_else(defect)?.copy_from_slice(part);
-            // The lock is let go of while room is made; another write to this block may come between.
+            // The lock is released while room is made, so another write to this block may come between.
             let checksum = Checksum::of(&whole);
             match state.core.write(block, &whole, checksum) {
                 Ok(()) => break,

@@ -63,7 +63,7 @@ pub(super) fn require_root() -> anyhow::Result<()> {
 pub(super) trait Lines {
     /// Whole lines.
     fn write_lines(&mut self, lines: &[u8]) -> io::Result<()>;
-    /// Shows what is written to those who watch.
+    /// Makes the written lines visible to readers.
     fn show(&mut self) -> io::Result<()>;
 }
 

@@ -97,7 +97,7 @@ impl RepairArgs {
     }
 }
 
-/// What to say to somebody who named a branch in the place of a path.
+/// The hint for a user who gave a branch in place of a path.
 fn branch_as_path(path: &Path, named: Option<&Pool>) -> Option<anyhow::Error> {
     let pool = named.cloned().or_else(|| pool::find(None).ok())?;
     let Ok(Answer::Status(status)) = Client::new(&pool.socket).call(&Request::Status) else { return None };

@@ -319,7 +319,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Shows what is written to those who watch; a file would lose compression by it.
+    /// Makes the written lines visible to readers. Does nothing for a file, whose compression would suffer.
     pub(super) fn show(&mut self) -> io::Result<()> {
         if self.output.temporary.is_none() { self.output.flush() } else { Ok(()) }
     }

@@ -58,7 +58,7 @@ fn inspect_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
                     PathLocality::Away { path, .. } => probe::inspect_path(ProbeKind::See, &path, TIMEOUT),
                 };
                 if let Some(seen) = seen {
-                    // Who asked may have given up.
+                    // The caller may have stopped waiting.
                     let _ = sender.send(seen);
                 }
             });
@@ -351,7 +351,7 @@ impl StagingSeen {
     }
 }
 
-/// Where the kernel tells of the device that a path lies on.
+/// The directory in sysfs of the device that a path lies on.
 fn device_of(path: &Path) -> Option<PathBuf> {
     let device = std::fs::metadata(path).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

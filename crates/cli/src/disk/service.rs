@@ -40,7 +40,8 @@ pub(crate) enum EndReason {
     Detach { flash: AtDetach, requester: Requester },
 }
 
-/// Who asked for a detachment. What nobody waits for any more is not done: it would come when nobody expects it.
+/// The client that requested a detachment. What nobody waits for any more is not done: it would come when nobody
+/// expects it.
 pub(crate) struct Requester(Sender<RequesterMessage>);
 
 /// A message to a requester.

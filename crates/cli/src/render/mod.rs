@@ -124,7 +124,7 @@ fn uptime(status: &Status) -> String {
     format_duration(std::time::Duration::from_secs(status.uptime.as_secs()))
 }
 
-/// Who walks through the tree, why, and how far it is.
+/// A walk through the tree: its kind, its reason and its progress.
 fn walk(walk: &WalkStatus) -> String {
     let why = match (walk.purpose, &walk.branch) {
         (Purpose::Asked, _) if walk.dry_run => "a dry run of `umbrella enforce`".to_owned(),

@@ -49,7 +49,7 @@ struct Watched {
 /// How the errors of a file system are learned.
 #[derive(Debug)]
 enum Counts {
-    /// It tells of each.
+    /// It reports each.
     Told,
     /// It counts them: the device to ask by, and how many there were.
     Read { device: String, seen: u64 },
@@ -114,7 +114,7 @@ impl DiskErrors {
         let mut more = Vec::new();
         for (branch, watched) in self.watched.lock().iter_mut() {
             let Counts::Read { device, seen } = &mut watched.counts else { continue };
-            // Counts are set to 0 by who repairs the file system.
+            // A repair of the file system sets counts to 0.
             let now = file_system::counted(&self.sysfs, device).unwrap_or(*seen);
             let before = std::mem::replace(seen, now);
             if now > before {

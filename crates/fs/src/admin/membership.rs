@@ -410,8 +410,8 @@ impl Admin {
         self.migrate.keep_dirs(branch)
     }
 
-    /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be
-    /// seen.
+    /// A thread that chose this branch for a new file before the drain holds the lock until the file exists, so the
+    /// file is seen.
     pub(crate) fn await_earlier_placements(&self) -> OpResult<()> {
         self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }

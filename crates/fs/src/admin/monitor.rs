@@ -52,7 +52,7 @@ impl Rounds {
         self.all + if rests { self.every.max(REST) } else { self.every }
     }
 
-    /// Whose turn it is.
+    /// The branches that are due.
     fn due(&self, now: Instant, any_guarded: bool) -> Option<ProbeScope> {
         if now >= self.next_of_all(now) {
             return Some(ProbeScope::All);

@@ -116,7 +116,7 @@ impl Admin {
             .filter(|branch| !branch.settings().read_only && spec_of(new, branch).is_some_and(|spec| spec.read_only))
             .collect();
         set_read_only(&closing, true);
-        // Who chose one of them for something new before is waited for, and seen here.
+        // Waits for threads that chose one of them for a new file before, so that the file is seen.
         let waited = if closing.is_empty() { Ok(()) } else { self.await_earlier_placements() };
         for branch in &closing {
             let name = || branch.spec.name.clone();

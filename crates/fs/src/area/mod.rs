@@ -78,7 +78,7 @@ pub(crate) struct StagedQueue {
     pub(crate) waiting: Waiting,
     /// Each waiting file's node, with a reference.
     pub(crate) nodes: FxHashMap<FileId, Arc<Node>>,
-    /// Nodes whose reference is to be given back; who put them here may have held their lock.
+    /// Nodes whose reference is to be released. The thread that added them may have held their lock.
     pub(crate) released: Vec<Arc<Node>>,
     /// Directories that a file was in that waits no more.
     pub(crate) emptied: FxHashSet<NodeId>,

@@ -24,7 +24,7 @@ pub(crate) struct Branches {
     pub(crate) topology: AtomicU64,
     /// Wakes the monitor.
     pub(crate) attention: Arc<Attention>,
-    /// Use of the tree, for who looks after fill levels.
+    /// Use of the tree, for the thread that checks fill levels.
     pub(crate) levels: Activity,
     /// Somebody used the tree since the branches were asked last.
     pub(crate) used: AtomicBool,

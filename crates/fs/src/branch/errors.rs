@@ -118,7 +118,7 @@ impl Branch {
         }
     }
 
-    /// Counts errors. The monitor tells of them.
+    /// Counts errors. The monitor reports them.
     pub(crate) fn note_errors(&self, source: ErrorSource, number: u64, last: &str) {
         {
             let mut counts = self.errors.counts.lock();

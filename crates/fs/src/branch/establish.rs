@@ -45,7 +45,7 @@ pub(super) struct BranchSetup {
     /// Shared with the branch, its earlier lives and other plans of it.
     pub(super) lives: Arc<()>,
     pub(super) threads: Threads,
-    /// How long to wait for another holder of the branch to let go of it.
+    /// How long to wait until another daemon has closed the branch.
     pub(super) patience: Duration,
     pub(super) access_times: AccessTimes,
     /// The pool does not want it any more.
@@ -71,7 +71,7 @@ pub(super) struct Candidate {
     pub(super) marker_unread: Option<Errno>,
 }
 
-/// Who the branch is, before anything is written.
+/// The identity of the branch, before anything is written.
 struct Identity {
     uuid: Uuid,
     marker: Option<Marker>,
@@ -79,7 +79,7 @@ struct Identity {
     known: Option<Remembered>,
 }
 
-/// Who the branch at a path is, if there is one.
+/// The identity of the branch at a path, if there is one.
 fn marker_at(path: &Path) -> Option<Uuid> {
     let root = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let dir = identity::find_hidden(root.as_fd()).ok()??;

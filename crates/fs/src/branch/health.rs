@@ -73,8 +73,8 @@ impl Branch {
         found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
-    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; one
-    /// that may hang is let go of with its last descriptor.
+    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; a
+    /// branch that may hang is closed with its last descriptor.
     pub fn close(&self) {
         let _changing = self.changing.lock();
         let Some(online) = self.online.swap(None) else { return };
@@ -225,7 +225,7 @@ impl Branch {
         self.draining.fetch_or(self.state.is_draining(&self.spec.name), Ordering::Relaxed);
         tracing::info!(branch = %self.spec.name, fs_type = %online.fs_type, slot = online.slot, "branch is online");
         if online.guarded && online.fs_type != "fuseblk" {
-            // They were errors of a connection or a server that is no more.
+            // The errors came from a connection or server that no longer exists.
             self.clear_errors();
         }
         self.online.store(Some(online));

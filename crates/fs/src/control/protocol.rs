@@ -323,7 +323,7 @@ pub struct EnforceSummary {
     pub files_failed: u64,
     /// Files in the wrong place because their right branches have no room.
     pub files_no_room: u64,
-    /// It was ended before its end: who asked for it went away, its hours were over, or the pool was unmounted.
+    /// It was stopped: the client disconnected, its hours were over, or the pool was unmounted.
     #[serde(default)]
     pub stopped: bool,
     /// Files that it had found in the wrong place then, and did not move.

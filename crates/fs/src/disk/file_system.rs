@@ -17,7 +17,7 @@ pub(crate) struct FsError {
     pub(crate) number: u64,
 }
 
-/// Is told when a file system meets an error.
+/// Receives events when a file system meets an error.
 #[derive(Debug)]
 pub(crate) struct FsErrors {
     group: OwnedFd,

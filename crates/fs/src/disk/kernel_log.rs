@@ -16,7 +16,7 @@ const LONGEST_LINE: usize = 1024;
 /// More than a record can have.
 const RECORD: usize = 16 << 10;
 
-/// A line that tells of a disk.
+/// A line about a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DiskError {
     /// As the kernel names it, in the form of sysfs.
@@ -85,7 +85,7 @@ const BTRFS: &[&str] = &[
     "i/o error",
 ];
 
-/// What a record tells of a disk, if it does.
+/// The error of a disk that a record reports, if it does.
 pub(crate) fn parse(record: &[u8]) -> Option<DiskError> {
     let end = record.iter().position(|byte| *byte == b';')?;
     let (prefix, message) = (record.get(..end)?, record.get(end + 1..)?);
@@ -164,7 +164,7 @@ impl KernelLog {
         Ok(KernelLog { file, record: vec![0; RECORD] })
     }
 
-    /// The next line that tells of a disk; `None`: none is left for now.
+    /// The next line about a disk; `None`: none is left for now.
     pub(crate) fn next(&mut self) -> rustix::io::Result<Option<DiskError>> {
         loop {
             match rustix::io::read(&self.file, self.record.as_mut_slice()) {

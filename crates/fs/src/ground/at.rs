@@ -35,7 +35,7 @@ pub fn calls_on_branches() -> u64 {
 }
 
 /// One more. What is not called here but belongs to an operation, such as a registration for passthrough, is counted by
-/// who calls it.
+/// its caller.
 pub(crate) fn count_call() {
     scheduling_point();
     CALLS.set(CALLS.get() + 1);

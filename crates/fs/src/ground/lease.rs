@@ -71,7 +71,7 @@ impl Drop for Lease<'_> {
 fn is_refused(fd: BorrowedFd<'_>, kind: i32) -> Option<bool> {
     match set(fd, kind) {
         Ok(()) => {
-            // Who came between was held up for this moment only.
+            // An open in between was delayed for this moment only.
             let _ = set(fd, libc::F_UNLCK);
             Some(false)
         }

@@ -76,7 +76,7 @@ impl AttributeChange {
         Some(Timestamps { last_access: spec(self.atime), last_modification: spec(self.mtime) })
     }
 
-    /// What of it changes who may use a directory.
+    /// The parts of it that change the access rights of a directory.
     fn of_rights(&self) -> Option<RightsChange> {
         let AttributeChange { perm, uid, gid, .. } = *self;
         (perm.is_some() || uid.is_some() || gid.is_some()).then_some(RightsChange::Mode { perm, uid, gid })
@@ -337,7 +337,7 @@ impl Io {
     }
 }
 
-/// What a new value of an attribute changes in who may use a directory.
+/// The change that a new value of an attribute makes to the access rights of a directory.
 fn acl_change(name: &OsStr, value: Option<&[u8]>) -> Option<RightsChange> {
     let value = value.map(<[u8]>::to_vec);
     match name.to_str() {

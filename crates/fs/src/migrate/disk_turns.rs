@@ -6,10 +6,10 @@
 //! - A disk is what has no other disk below it: partitions, volumes and arrays count as the disks that they lie on. A
 //!   branch without a block device (tmpfs, ZFS) counts as a disk of its own.
 //! - A move that has had its turn for [`LONGEST`] lets those go first that wait, at the next piece of its copy.
-//! - A move from or to a branch that may hang (network, FUSE) takes no turn: it may not hold up the others. Neither
-//!   does one that somebody waits for.
+//! - A move from or to a branch that may hang (network, FUSE) takes no turn: it may not hold up the others. A move that
+//!   a caller waits for does not wait either.
 //!
-//! Whoever has a turn also rests for others who use its disks ([`crate::migrate::give_way`]).
+//! A move that has a turn also rests while other programs use its disks ([`crate::migrate::give_way`]).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,7 +80,7 @@ impl TurnQueue {
         self.moves.retain(|(other, _)| *other != number);
     }
 
-    /// Whether nobody who came before has or wants one of these disks.
+    /// Whether no earlier move has or wants one of these disks.
     fn is_first(&self, number: u64, disks: &Disks) -> bool {
         let mut before = self.moves.iter().take_while(|(other, _)| *other != number);
         before.all(|(_, theirs)| theirs.is_disjoint(disks))
@@ -103,7 +103,7 @@ impl DiskTurns {
         self.take_disks(Arc::new(disks), stop)
     }
 
-    /// Wakes those who wait, so that they see that the pool ends.
+    /// Wakes waiting moves, so that they see that the pool ends.
     pub(crate) fn stop(&self) {
         let _line = self.line.lock();
         self.wake.notify_all();

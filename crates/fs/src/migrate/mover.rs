@@ -308,7 +308,7 @@ impl Migrations {
         }
     }
 
-    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for callers that cannot
     /// wait for it.
     pub(crate) fn move_all_queued(&self) {
         self.revisit_all();

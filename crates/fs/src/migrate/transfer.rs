@@ -276,7 +276,7 @@ impl Migrations {
         }
         self.context.unwarn(&WarningSubject::Move(show(node)));
         self.context.forget_attributes(node.id);
-        // Who looked at the directories meanwhile saw them change.
+        // A program that read the directories meanwhile saw them change.
         for link in links {
             self.context.forget_attributes(link.parent.id);
         }

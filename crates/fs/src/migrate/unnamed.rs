@@ -26,7 +26,7 @@ use crate::relocate;
 use crate::relocate::{Durability, DurableCopy, EntryAt, Fingerprint, Limits, RelocateError};
 use crate::write_back::CopyLocks;
 
-/// A finished copy, and how those who have the file open get at it.
+/// A finished copy, and how open handles get at it.
 enum FinishedCopy {
     /// Under this name in the hidden place of its branch.
     Hidden(OsString),

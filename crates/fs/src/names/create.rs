@@ -229,7 +229,7 @@ impl Names {
             state.past_path = None;
         }
         state.needs_evaluation = true; // Rules may look at the number of links.
-        // Before the lock is let go of: afterwards the file may move, and all its names with it.
+        // Before the lock is released, because afterwards the file and all its names may move.
         let meta = to.stat(name);
         drop(state);
         node.retain();

@@ -113,8 +113,7 @@ impl Names {
                     let moves = self.colocation_moves(&from, &to, [(&node, there), (&other, here)]);
                     drop(locked);
                     let moved = self.move_to_one_branch(&node, &other, [here, there], moves);
-                    // Somebody else moved one of them meanwhile, perhaps away from a branch that is no more: then it is
-                    // looked at again.
+                    // Another thread moved one of them meanwhile, perhaps from a branch that was removed: look again.
                     let is_outdated = branch_of(&node) != Some(here) || branch_of(&other) != Some(there);
                     self.tree.nodes.release(&node, 1);
                     self.tree.nodes.release(&other, 1);

@@ -180,7 +180,7 @@ impl File {
 /// What keeps passthrough registered with the kernel; dropped, it ends.
 pub type PassthroughToken = Arc<dyn Any + Send + Sync>;
 
-/// Where a file is and who has it open.
+/// Where a file is, and its open handles.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of one file")]
 pub(crate) struct FileState {
     pub(crate) backing: Backing,
@@ -254,7 +254,7 @@ impl FileState {
         self.copying.take_if(|copying| Arc::ptr_eq(copying, flag));
     }
 
-    /// The last name goes; the file stays for those who have it open.
+    /// Removes the last name. The file stays for open handles.
     pub(crate) fn lose_last_name(&mut self, parent: &Arc<Node>, name: &OsStr) {
         self.names.clear();
         self.unlinked = true;

@@ -188,7 +188,7 @@ impl NodeTable {
             }
         }
         let mut ids = self.ids(node.id).write();
-        // Looked at under the lock: who finds a lingering directory counts first and puts it back afterwards.
+        // Checked under the lock: a thread that finds a lingering directory counts first, and puts it back afterwards.
         if node.refs.load(Ordering::Acquire) == 0 {
             ids.remove(&node.id);
             if node.dir().is_some() {

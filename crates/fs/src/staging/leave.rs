@@ -51,7 +51,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a worker waits for locks of a file and of directories. A holder may wait for a branch that hangs.
 const LOCK_PATIENCE: Duration = Duration::from_millis(50);
 
-/// How far somebody goes who takes a file out.
+/// The limits of a caller that moves a file out.
 struct DestageLimits<'a> {
     /// To this branch only.
     only: Option<BranchId>,
@@ -112,7 +112,7 @@ impl Staging {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let (begun, mut attempts) = (Instant::now(), 0);
         let left = loop {
-            // Who takes it out already may wait for another branch that hangs.
+            // Another thread that moves it already may wait for a branch that hangs.
             let io = match reach.patience {
                 Some(patience) => file.io.try_write_for(patience),
                 None => Some(file.io.write()),
@@ -405,7 +405,7 @@ impl Staging {
         if self.context.metrics.get(Metric::StagedLeft) > 0
             && let Err(error) = self.write_back.sync_branches()
         {
-            // Who unmounts a file system expects what is on it to stay.
+            // After an unmount, users expect the files to stay.
             tracing::error!(%error, "staged files may not be on disk yet");
         }
         let mut left = Vec::new();

@@ -493,7 +493,7 @@ impl Tree {
         // A directory that looks changed; nothing is lost.
         let _cosmetic = parent.as_file().set_times(modified_at(&before), KernelCache::SAME_SHOWN);
         drop(keeping);
-        // Who looked at it meanwhile saw it change.
+        // A program that read it meanwhile saw it change.
         self.context.forget_attributes(above.id);
         let original = source.stat_self()?;
         let keys = (inode_key(&source.online, &original), inode_key(&made.online, &meta));

@@ -283,7 +283,7 @@ impl Tree {
         })
     }
 
-    /// Who got a change is not named any more: another directory may get that inode.
+    /// The copies that got a change are named no longer, because another directory may get the inode.
     fn clear_owed(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
         let named = |owed: &CopyId| carried.iter().any(|copy| names(node, &[*owed], *copy));
         for seen in models.iter().filter(|seen| seen.note.owed.iter().any(named)) {

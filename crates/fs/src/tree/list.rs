@@ -19,7 +19,7 @@ use crate::node::{Node, NodeId};
 use crate::tree::Tree;
 use crate::tree::lookup::{Attr, found_one};
 
-/// How often a directory is listed in vain while files move in it, before they are held up.
+/// How often a listing is repeated because files move in the directory, before moves have to wait.
 const HURRIED_LOOKS: usize = 4;
 
 impl Tree {

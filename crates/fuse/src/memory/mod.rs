@@ -100,7 +100,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: nobody has the mapping but this owner, who goes.
+        // SAFETY: only this owner has the mapping, and it is being dropped.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

@@ -162,7 +162,7 @@ impl FileTable {
         self.ext2.as_ref().and_then(|ext2| ext2.expected_block(page.file, page.index))
     }
 
-    /// Where the page is written, now that it is. None: it is no more.
+    /// Where the page is written, now that it is. None: it was deleted.
     pub(super) fn write_place(&mut self, page: PageKey) -> Option<BlockNo> {
         let block = self.block_of(page)?;
         Some(self.log.as_mut().map_or(block, |log| log.append(page)))

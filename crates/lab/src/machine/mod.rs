@@ -132,9 +132,9 @@ pub struct Computer {
     /// When the journal commits next.
     next_commit: Option<Nanos>,
 
-    /// Pages that are on their way from the disk, and who waits for them.
+    /// Pages that are being read from the disk, and the clients that wait for them.
     reading: FxHashMap<PageKey, Waiters>,
-    /// Who waits for pages to reach the disk.
+    /// The clients that wait for pages to reach the disk.
     syncing: FxHashMap<PageKey, Waiters>,
     /// Pages to be written again as soon as the write under way is done.
     deferred: FxHashMap<PageKey, Waiting>,

@@ -66,7 +66,7 @@ fn total<S: serde::Serializer>(skipped: &Skipped, serializer: S) -> Result<S::Ok
     serializer.serialize_u64(skipped.total())
 }
 
-/// Tells one list of records from another; no help against who wants them to have the same.
+/// Distinguishes lists of records. It is no protection against deliberate collisions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 

@@ -1,4 +1,4 @@
-//! What a page cache tells those who drive it.
+//! The changes that a page cache reports to its caller.
 
 use umbrella_units::PageKey;
 

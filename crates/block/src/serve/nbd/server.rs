@@ -70,8 +70,8 @@ impl Server {
         }
     }
 
-    /// Stops: no more clients, requests under way end and are answered, then every device is flushed. Tells of the
-    /// first flush that failed.
+    /// Stops: no more clients, requests under way end and are answered, then every device is flushed. Reports the first
+    /// flush that failed.
     pub fn stop(mut self) -> Result<(), ServeError> {
         self.end();
         let flush = |export: &super::Export| match export.device().flush() {

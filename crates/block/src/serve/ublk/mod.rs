@@ -64,7 +64,7 @@ use crate::file::Access;
 /// The kernel's scheduler for what rotates: it sends neighbours one after the other.
 const SCHEDULER: &str = "mq-deadline";
 
-/// A device offered as /dev/ublkbN. Dropping it takes it away, also from under those who use it.
+/// A device offered as /dev/ublkbN. Dropping it removes the device, even while it is in use.
 pub struct Ublk {
     driver: Registration,
     path: PathBuf,

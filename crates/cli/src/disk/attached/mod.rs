@@ -92,7 +92,7 @@ impl Attached {
         }
     }
 
-    /// Fails if somebody uses it, and names whom. Who only takes a look at a new device is given time to go.
+    /// Fails if somebody uses it, and names whom. Programs that inspect a new device get time to close it.
     pub(crate) fn refuse_in_use(&self) -> anyhow::Result<()> {
         let shown = visible_path(self.device());
         let claim = rustix::fs::open(self.device(), OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());

@@ -93,7 +93,7 @@ pub struct Listener {
     file: SocketFile,
 }
 
-/// A socket that is answered; dropped, it is gone, and those who asked have their answers unless that takes too long.
+/// A served socket. Dropping it removes the socket, and waits a limited time until clients have their answers.
 #[derive(Debug)]
 pub struct SocketServer {
     listener: Arc<UnixListener>,

@@ -530,7 +530,7 @@ impl EnforceWalker<'_> {
     }
 }
 
-/// The walks that are under way, for those who ask what the disks are busy with.
+/// The walks that are under way, for `status`.
 #[derive(Default)]
 pub(crate) struct Walks {
     under_way: RankedMutex<rank::EnforcerWalks, Vec<(u64, WalkStatus)>>,

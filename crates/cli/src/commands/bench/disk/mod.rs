@@ -54,7 +54,7 @@ pub(super) struct DiskBenchArgs {
 struct TimingReport<'a> {
     device: String,
     model: &'a str,
-    /// Who used it meanwhile.
+    /// Programs that used the disk meanwhile.
     in_use: &'a [String],
     #[serde(flatten)]
     timings: &'a DiskTimings,
