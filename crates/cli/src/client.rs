@@ -43,7 +43,7 @@ pub(crate) enum ClientError {
         /// What to do.
         start: &'static str,
     },
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     #[error("{}: permission denied: run as root or as the owner of {owned}", visible_path(socket))]
     NotAllowed {
         /// The socket.

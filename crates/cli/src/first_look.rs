@@ -7,7 +7,7 @@ use crate::advice::command;
 use crate::survey::{Contents, Root, Totals, walk};
 use crate::text::count;
 
-/// Somebody has ended it.
+/// The survey was stopped.
 struct Ended;
 
 /// Surveys all branches while `goes_on` returns true. Returns a message about what it found, or `None` if there is

@@ -103,7 +103,7 @@ fn log_to_stderr(verbose: u8, is_short: bool) {
     if is_short && verbose == 0 { log.event_format(PlainFormat).init() } else { log.init() }
 }
 
-/// What a command that somebody waits for has to say besides its result: no log, so without times.
+/// Messages of a command in the foreground, besides its result. It is no log, so they have no times.
 struct PlainFormat;
 
 impl<S, N> FormatEvent<S, N> for PlainFormat

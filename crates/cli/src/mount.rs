@@ -97,7 +97,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)
 }
 
-/// Whether somebody's files are there. What may hang is not asked.
+/// Whether the directory holds files. What may hang is not asked.
 fn holds_files(branch: &Path) -> bool {
     let is_own = |name: &std::ffi::OsStr| name == umbrella_fs::branch::HIDDEN_DIR || name == "lost+found";
     matches!(mounts::locate(branch), mounts::PathLocality::Here)

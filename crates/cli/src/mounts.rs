@@ -24,7 +24,7 @@ const STAGING: &str = "umbrella-staging";
 
 /// How long a daemon may take to answer.
 const A_LOOK: Duration = Duration::from_secs(2);
-/// How long one may take whose files somebody names and wants to use.
+/// How long a file system may take to answer when the user names files on it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// As many symbolic links as the kernel follows.
 const MOST_LINKS: u32 = 40;

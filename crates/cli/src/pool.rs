@@ -23,7 +23,7 @@ use crate::mounts;
 use crate::probe::ProbeReply;
 use crate::text::visible_path;
 
-/// How long a daemon may take to say how it is: one that hangs is dealt with all the same.
+/// How long a daemon may take to report its status. Commands go on without the status of one that hangs.
 pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest path of a Unix socket, without the final NUL.
 const LONGEST_SOCKET: usize = 107;
@@ -287,7 +287,7 @@ fn single_mounted() -> Result<Pool, PoolError> {
     }
 }
 
-/// What is wrong when nobody answers for a pool that is mounted: its daemon was killed.
+/// The error when no daemon answers for a mounted pool: its daemon was killed.
 pub(crate) fn is_alive(pool: &Pool) -> Result<(), PoolError> {
     if client::is_refused(&pool.socket) && mounts::pools().contains(&pool.mount) {
         return Err(PoolError::Dead { mounts: vec![pool.mount.clone()], areas: orphaned_areas_of(&pool.mount) });

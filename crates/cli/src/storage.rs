@@ -109,7 +109,7 @@ pub(crate) fn mounted_disks() -> Vec<Storage> {
     disks
 }
 
-/// Whether somebody's files may lie there.
+/// Whether the mount may hold user data.
 fn is_data(at: &Path, mounted: &MountInfo) -> bool {
     const KINDS: [&str; 8] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "jfs", "bcachefs"];
     const SYSTEM: [&str; 9] = ["/boot", "/efi", "/usr", "/var", "/etc", "/home", "/snap", "/run", "/nix"];

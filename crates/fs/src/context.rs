@@ -35,7 +35,7 @@ pub trait Kernel: Send + Sync {
     fn gives_passthrough(&self) -> bool;
     /// Lets the kernel reach this file past the daemon for as long as the token lives.
     fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
-    /// Whether the mount is still in use: in the tree, or detached with somebody in it.
+    /// Whether the mount is still in use: mounted, or detached with open files.
     fn is_mounted(&self) -> bool;
     /// How requests come.
     fn transport(&self) -> TransportStatus;

@@ -200,13 +200,13 @@ impl Pool {
         self.tree.readlink(node)
     }
 
-    /// Somebody opens a directory to list it. True: nobody else has it open for that.
+    /// Begins a listing of a directory. True: nobody else has it open for that.
     pub fn begin_listing(&self, node: NodeId) -> bool {
         self.tree.begin_listing(node)
     }
 
-    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it
-    /// was given this one.
+    /// Ends a listing. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was
+    /// given this one.
     pub fn end_listing(&self, node: NodeId) {
         self.tree.end_listing(node);
     }

@@ -164,7 +164,7 @@ pub fn replay(mut input: impl BufRead, other: Option<&str>) -> Result<Replayed, 
         }
         let Some(run) = &mut run else { continue };
         match steps.drain(..).filter(|_| differs.is_none()).try_for_each(|step| run.step(step)) {
-            // The rest is read all the same: if it does not add up, the record is damaged, and the policy is not to
+            // The rest is read nevertheless: if it does not add up, the record is damaged, and the policy is not to
             // blame.
             Err(error @ EventsError::Differs { .. }) => differs = Some(error),
             other => other?,

@@ -73,7 +73,7 @@ pub enum HybridError {
     Contradiction {
         /// The flash.
         flash: String,
-        /// That of both.
+        /// The generation of both.
         generation: u64,
     },
     /// The disk has no tag.
@@ -168,7 +168,7 @@ pub enum HybridError {
     Stale {
         /// The half that is older.
         older: String,
-        /// The other one.
+        /// The id of the other one.
         newer: String,
         /// How often the older one was opened.
         older_epoch: Epoch,

@@ -28,7 +28,7 @@ impl Mark {
         self.at >= expected.at && self.sequence > expected.sequence && self.epoch >= expected.epoch
     }
 
-    /// Whether it counts for every question that the other one counts for, and answers as much.
+    /// Whether it answers every question that the other mark answers.
     fn replaces(&self, other: &Mark) -> bool {
         self.up_to >= other.up_to && self.at >= other.at && self.sequence >= other.sequence && self.epoch >= other.epoch
     }

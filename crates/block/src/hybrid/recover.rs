@@ -58,7 +58,7 @@ pub(super) struct LogEnd {
 /// What damaged records had been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LostDurability {
-    /// Durable, as somebody was told.
+    /// Durable, and reported so to a caller.
     Kept,
     /// A flush was under way, and it is unknown whether it was answered.
     Open,

@@ -222,7 +222,7 @@ impl NamedDevice {
         again
     }
 
-    /// The entries of a page of the map as it was read, if it is the one that the index means.
+    /// The entries of a page of the map as it was read, if its number matches the index.
     pub(super) fn decode_page(
         &self,
         block: &[u8],

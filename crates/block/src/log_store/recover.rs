@@ -82,7 +82,7 @@ pub(super) struct Recovered {
     pub(super) loss: Option<Loss>,
     /// What the next opening must know if this one is cut off.
     pending: Option<PendingLoss>,
-    /// What is wrong with the other checkpoint, if that may have been newer; the log reaches as far all the same.
+    /// What is wrong with the other checkpoint, if that may have been newer; the log is complete nevertheless.
     pub(super) checkpoint: Option<FormatError>,
 }
 

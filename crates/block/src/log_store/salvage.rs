@@ -1,5 +1,5 @@
-//! Getting out of a damaged store what is there: the newest readable copy of each block, and for each that may not be
-//! the newest a word on why. Nothing is written to the store.
+//! Salvage of a damaged store: the newest readable copy of each block, and for each copy that may not be the newest the
+//! reason. Nothing is written to the store.
 //!
 //! 1. A superblock is chosen from its copies; where both are damaged, from what the checkpoints say (`guess`).
 //! 2. The store is opened for reading, and every damaged page of the map is rebuilt (`rebuild`). Then the map says

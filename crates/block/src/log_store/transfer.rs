@@ -23,7 +23,7 @@ const MOST_BETWEEN: u64 = 8;
 struct ReadRun {
     block: BlockNo,
     place: LogBlock,
-    /// That of its segment: when it is over, something else lay there meanwhile.
+    /// The life of its segment. After its end, the place may have held other data.
     life: Life,
     /// Where in the buffer, in blocks.
     at: usize,

@@ -1,4 +1,4 @@
-//! Whether a block that is read is the one that was written.
+//! Checks that a block reads as it was written.
 
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::LogBlock;

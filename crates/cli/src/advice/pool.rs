@@ -162,7 +162,7 @@ pub(crate) fn name_configuration(config: &Path) {
 
 const LAZY: &str = "with --lazy they stay in memory until the next mount, and are lost with the power";
 
-/// Takes what is there as a new branch, whether the pool is mounted or not.
+/// The commands that accept the directory as a new branch, for a mounted or unmounted pool.
 fn replace(name: &str) -> String {
     let config = CONFIG.get().map_or("CONFIG", String::as_str);
     command(["branch", "replace", name, "--pool", config])

@@ -85,7 +85,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// That of a device node.
+    /// The device number of a device node.
     pub(super) fn find(path: &Path) -> anyhow::Result<Device> {
         let found = fs::metadata(path).with_context(|| visible_path(path))?;
         if !found.file_type().is_block_device() {
@@ -316,7 +316,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Takes what is there, in at most `reads` reads.
+    /// Reads the available events, in at most `reads` reads.
     fn drain(&mut self, reads: usize) -> anyhow::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         for _ in 0..reads {

@@ -91,7 +91,7 @@ struct DuplicatesSummary {
     renamed: u64,
     left: u64,
     failed: u64,
-    /// Somebody ended the questions.
+    /// The user ended the questions.
     stopped: bool,
 }
 

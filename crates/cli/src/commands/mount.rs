@@ -126,7 +126,7 @@ impl MountArgs {
         remove_leftover_covers(&self.config, at.as_deref());
         let (config, findings) = config::load(&self.config, at.as_deref(), options.access_times())?;
         allowed_branches(&config, &self.allow_missing)?;
-        // With --daemon twice: here, where somebody sees it, and by the daemon in its log.
+        // With --daemon twice: here, for the user, and by the daemon in its log.
         for finding in findings.iter().filter(|finding| !finding.is_remark()) {
             tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
         }

@@ -72,7 +72,7 @@ impl OutputStage {
     }
 }
 
-/// The signals that end a command: Ctrl-C, the system's end, and the terminal's unless nohup has it ignored.
+/// The signals that end a command: SIGINT, SIGTERM, and SIGHUP unless nohup ignores it.
 pub(super) fn ending_signals() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];
     if !is_ignored(SIGHUP) {

@@ -108,7 +108,7 @@ impl UnmountArgs {
                 }
                 Ok(())
             }
-            // Somebody took the dead mount away, and not what hides the branches.
+            // The dead mount was unmounted by hand, but the covers of the branches remain.
             Err(ClientError::NotRunning { .. }) if !uncover_all(&pool.mount).is_empty() => Ok(()),
             Err(error) => Err(error.into()),
         }

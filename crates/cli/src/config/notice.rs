@@ -1,4 +1,4 @@
-//! What is odd about a pool's configuration, and no error.
+//! Warnings about a pool's configuration that are no errors.
 
 use std::fmt;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub(crate) struct SpannedNotice {
     pub(crate) notice: Notice,
 }
 
-/// What is odd.
+/// The warning.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Notice {
     #[error(

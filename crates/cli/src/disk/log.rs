@@ -300,8 +300,8 @@ fn looks_like_configuration(path: &Path) -> bool {
     text.lines().any(|line| line.trim_start().trim_start_matches('[').trim_start().starts_with("disk"))
 }
 
-/// Looks into a file without opening it as a disk, which somebody else may have done. With its second superblock alone
-/// it is larger than a configuration may be.
+/// Reads a file without opening it as a disk, because another process may have done so. With its second superblock
+/// alone it is larger than a configuration may be.
 pub(crate) fn has_a_store(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let Ok(size) = file.metadata().map(|data| data.len()) else { return false };

@@ -26,8 +26,8 @@ use crate::text::visible_path;
 /// How long a file system may take to say whether a file is locked.
 const A_LOOK: Duration = Duration::from_secs(2);
 
-/// Fails if the data of a device is a loop device as well, or is that of a file behind a loop device which somebody
-/// serves.
+/// Fails if the data of a device is a loop device as well, or belongs to the backing file of a loop device that a
+/// daemon serves.
 pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result<()> {
     let Some(path) = spec.path().and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
     if let Some(told) = served_backing_of(&path, access) {
@@ -79,7 +79,7 @@ fn loops_on(path: &Path, access: Access) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// Whether somebody has a block device for himself: mounted, or served.
+/// Whether a block device is opened exclusively: mounted or served.
 fn is_claimed(device: &Path) -> bool {
     let claim = rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
     claim.is_err_and(|error| error == Errno::BUSY)

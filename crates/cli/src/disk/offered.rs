@@ -45,7 +45,7 @@ pub(crate) struct ServedDisk {
     disk: OpenDevice,
     /// The motor of a disk that is not hybrid.
     motor: Option<Arc<dyn Spindle>>,
-    /// That of a hybrid disk, which is put to sleep.
+    /// The motor of a hybrid disk, which is put to sleep.
     timed: Option<Arc<TimedMotor>>,
     flash: Option<OpenDevice>,
     /// Why its disk is never put to sleep, though it should be.
@@ -275,7 +275,7 @@ impl ServedDisk {
         devices.filter_map(|(half, device)| Some((half.to_owned(), open::watts(device)?))).collect()
     }
 
-    /// What is wrong with what it is made of: reads that failed.
+    /// Problems of its devices: reads that failed.
     pub(crate) fn failed_reads(&self) -> Vec<String> {
         let halves = [("the disk", Some(&self.disk)), ("the flash", self.flash.as_ref())];
         let told = halves.into_iter().filter_map(|(half, part)| {

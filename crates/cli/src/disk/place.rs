@@ -119,7 +119,7 @@ pub(crate) fn is_served(name: &DiskName) -> bool {
 }
 
 /// Waits until nobody listens for a disk of that name. A daemon answers just before it ends, and a process that starts
-/// one after that must not take it for one that goes on. Gives up when somebody else has started one meanwhile.
+/// one after that must not take it for one that goes on. Gives up when another process has started one meanwhile.
 pub(crate) fn wait_until_gone(name: &DiskName) {
     let deadline = Instant::now() + FAREWELL;
     while is_served(name) && Instant::now() < deadline {

@@ -123,7 +123,7 @@ pub(crate) struct DiskStatus {
     /// Nothing for what keeps no checksums.
     #[serde(default)]
     pub(crate) scrub: Option<ScrubStatus>,
-    /// What is wrong; nothing when all is well.
+    /// Problems; empty when there are none.
     pub(crate) trouble: Vec<String>,
     /// Ranges whose newest data only the flash has, while it is in trouble.
     pub(crate) at_risk: Vec<SectorRange>,

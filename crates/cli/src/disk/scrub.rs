@@ -46,7 +46,7 @@ pub(crate) struct Scrubs {
 }
 
 impl Scrubs {
-    /// Those of a disk of which a store or pair with this id keeps checksums, as they were kept.
+    /// The saved scrubs of a disk whose store or pair with this id keeps checksums.
     pub(crate) fn of(name: DiskName, id: Option<ScrubId>) -> Scrubs {
         let id = id.unwrap_or_default();
         let file = state_file::path("@scrubs", &format!("{name}.json"));

@@ -36,7 +36,7 @@ const MOST_RANGES: usize = 10_000;
 pub(crate) enum EndReason {
     /// A signal: what is on flash stays there.
     Signal,
-    /// Somebody asked, and waits for the outcome.
+    /// A client requested it, and waits for the outcome.
     Detach { flash: AtDetach, requester: Requester },
 }
 

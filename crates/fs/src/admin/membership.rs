@@ -150,8 +150,8 @@ impl Admin {
         file.is_ok_and(|file| kernel.register(file.as_fd()).is_ok())
     }
 
-    /// A branch came online or went offline: everything that was known of names is looked for anew. False: somebody is
-    /// in the middle of a change that lasts; try again.
+    /// A branch came online or went offline: everything that was known of names is looked for anew. Returns false while
+    /// a long change is under way; try again.
     pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
             self.drop_hung(online);

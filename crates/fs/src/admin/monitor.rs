@@ -24,7 +24,7 @@ const HEAT_ROUNDS: u32 = 12;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeScope {
     All,
-    /// Those that may hang: network and FUSE file systems.
+    /// Branches that may hang: network and FUSE file systems.
     Guarded,
 }
 
@@ -36,7 +36,7 @@ struct Rounds {
     used: Instant,
     /// All were asked last.
     all: Instant,
-    /// Those that may hang were.
+    /// The last probe of branches that may hang.
     guarded: Instant,
     /// The heat of files was written down last.
     heat: Instant,
@@ -60,7 +60,7 @@ impl Rounds {
         (any_guarded && now >= self.guarded + self.every).then_some(ProbeScope::Guarded)
     }
 
-    /// When it is somebody's turn.
+    /// When the next branch is due.
     fn next(&self, now: Instant, any_guarded: bool) -> Instant {
         let all = self.next_of_all(now);
         if any_guarded { all.min(self.guarded + self.every) } else { all }

@@ -107,7 +107,7 @@ impl Admin {
         self.staged.area().filter(|area| area.intake == Intake::NewFiles)
     }
 
-    /// Lets nobody write on branches that are to be read-only. An error, and all as before, where somebody has a file
+    /// Lets nobody write on branches that are to be read-only. Returns an error, and changes nothing, while a file is
     /// open for writing. Returns those that it closed.
     fn close_to_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
         let closing: Vec<_> = self

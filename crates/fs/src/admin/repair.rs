@@ -213,7 +213,7 @@ impl<'a> EqualiseWalk<'a> {
     fn change(&mut self, differing: &[Pinned<'a>]) {
         for at in differing {
             match self.admin.tree.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
-                // Somebody else has made them equal meanwhile.
+                // Another thread has made them equal meanwhile.
                 Ok(None) => self.summary.directories_equalised += 1,
                 Ok(Some(event)) => {
                     match event.outcome {

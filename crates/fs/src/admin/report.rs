@@ -343,7 +343,7 @@ enum MoveTiming {
     Now,
     /// It waits for the mover.
     Queued,
-    /// Somebody writes.
+    /// The file is open for writing.
     AtItsClose,
     /// It waits in memory.
     Staged {

@@ -31,7 +31,7 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Those of this process; none where the kernel does not say.
+    /// The groups of this process; none where the kernel does not report them.
     pub(crate) fn of_this_process() -> Groups {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         Groups::parse(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))

@@ -293,7 +293,7 @@ impl BranchSetup {
         Err(BranchError::ReplacedElsewhere { path: self.path(), name: self.spec.name.clone(), by: known.path })
     }
 
-    /// Whether what is at the path is what was there.
+    /// Whether the path still holds the same directory.
     fn compare(
         &self,
         known: &Remembered,

@@ -19,7 +19,7 @@ use crate::disk::block_device;
 use crate::ground::advice::advised;
 use crate::spec::{AccessTimes, BranchSpec};
 
-/// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
+/// How long to wait for a branch that another daemon uses; less in a probe, which is repeated.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_PATIENCE_OF_PROBES: Duration = Duration::from_millis(100);
 
@@ -343,7 +343,7 @@ fn probe_disk(online: &Online) -> rustix::io::Result<()> {
     }
     if let Some(hidden) = &online.hidden {
         match super::identity::open_marker(hidden.dir.as_fd()) {
-            // Somebody has deleted it: the file system has looked.
+            // It was deleted, so the file system has answered.
             Ok(_) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }

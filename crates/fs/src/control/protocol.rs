@@ -390,7 +390,7 @@ pub struct Status {
 pub struct HeatStatus {
     /// Files whose opens are counted.
     pub files: u64,
-    /// Those of them that are as warm as a rule asks for; `None`: no rule wants warm files.
+    /// Files among them that are as warm as a rule requires; `None`: no rule wants warm files.
     pub warm: Option<u64>,
     /// Files that a rule fetched because they are warm.
     pub files_promoted: u64,

@@ -55,7 +55,7 @@ impl OpError {
         matches!(self, OpError::Sys(Errno::NOENT))
     }
 
-    /// What a path is that leads here.
+    /// The kind of a path that leads here.
     fn on_path(self) -> &'static str {
         match self {
             OpError::Sys(Errno::NOENT) => " is not in the pool",
@@ -278,7 +278,7 @@ pub enum Error {
         /// Why.
         source: OpError,
     },
-    /// Somebody stopped it.
+    /// It was stopped.
     #[error("the drain of branch {name:?} was ended by another command; files that have moved stay where they are")]
     DrainStopped {
         /// Name of the branch.

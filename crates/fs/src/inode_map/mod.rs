@@ -482,7 +482,7 @@ impl InodeMap {
         });
     }
 
-    /// Removes an entry; its number is free unless somebody else shows it.
+    /// Removes an entry. Its number becomes free unless another entry shows it.
     fn drop_entry(&self, holders: &mut Holders, key: BackingKey) {
         let Some(entry) = self.entry(key) else {
             return;

@@ -181,10 +181,13 @@ impl Io {
         Ok(())
     }
 
-    /// Linux sends an empty change in two cases. Somebody is about to write to a file that may not keep its set-id
-    /// bits; or chown(2) names neither an owner nor a group. The second takes the bits as well, but only the owner and
-    /// root may do it. Only the first of the caller's groups is known, so a caller who may be of another group counts
-    /// as outside the file's group.
+    /// Linux sends an empty change in two cases:
+    ///
+    /// - before a write to a file that may not keep its set-id bits
+    /// - for a chown(2) that names neither owner nor group; it clears the bits as well, but needs the owner or root
+    ///
+    /// Only the first of the caller's groups is known, so a caller who may be of another group counts as outside the
+    /// file's group.
     fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, asker: Asker) -> OpResult<()> {
         let is_written = state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer);
         if is_written && asker.may_write(node.ino.0) {

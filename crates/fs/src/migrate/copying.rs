@@ -187,7 +187,7 @@ impl TempCopy {
         TempCopy { online, name, kept: false }
     }
 
-    /// It is somebody else's to take away.
+    /// Another thread has to remove it.
     pub(crate) fn keep(mut self) {
         self.kept = true;
     }

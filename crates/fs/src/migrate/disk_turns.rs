@@ -188,7 +188,7 @@ impl DiskTurn<'_> {
     /// Waits for the turn; false: it was asked to stop.
     fn wait(&self, stop: &dyn Fn() -> bool) -> bool {
         loop {
-            // Without the lock: it may tell somebody something.
+            // Without the lock, because `stop` may report progress.
             if stop() {
                 return false;
             }

@@ -476,8 +476,8 @@ impl Migrations {
         drop(kept);
         match done {
             Ok(Removal::Done) => {}
-            // When the branch is back, recovery removes the rest of the source. A branch that does not hang is just
-            // doing it, where the other one is late.
+            // When the branch is back, recovery removes the rest of the source. A branch that does not hang is still at
+            // it, because the other is late.
             Ok(Removal::Unsure { errno: Errno::TIMEDOUT }) if !first.from.online.guarded => {}
             Ok(Removal::Unsure { errno }) => {
                 first.from.branch.take_offline(format!("it did not confirm the removal of a moved file ({errno})"));

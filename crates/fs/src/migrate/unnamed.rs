@@ -37,7 +37,7 @@ enum FinishedCopy {
 /// One move of one file without a name.
 struct UnnamedMigration<'a> {
     node: &'a Arc<Node>,
-    /// The file as somebody has it open.
+    /// The file of the open handles.
     here: &'a FileAt,
     backing: Backing,
     to: Endpoint<'a>,

@@ -179,7 +179,7 @@ impl NodeTable {
         };
         for backing in backings {
             let mut shard = self.backings(backing).lock();
-            // Somebody may have found it meanwhile: then it lives on.
+            // Another thread may have found it meanwhile. Then it stays.
             if node.refs.load(Ordering::Acquire) != 0 {
                 return;
             }

@@ -32,7 +32,7 @@ const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(crate) struct DirTimes {
-    /// Odd while somebody is at step 1.
+    /// Odd while a thread is at step 1.
     rounds: AtomicU64,
     /// Held by them.
     keeper: RankedMutex<rank::DirTimes, ()>,
@@ -69,7 +69,7 @@ impl DirTimes {
         TimesSnapshot { rounds: self.rounds.load(Ordering::SeqCst) }
     }
 
-    /// Whether somebody was at step 1 during a look.
+    /// Whether a thread was at step 1 during the snapshot.
     pub(crate) fn was_kept(&self, look: &TimesSnapshot) -> bool {
         look.rounds % 2 == 1 || self.rounds.load(Ordering::SeqCst) != look.rounds
     }

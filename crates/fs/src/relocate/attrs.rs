@@ -315,7 +315,7 @@ pub(super) fn reserves_unasked(file: BorrowedFd<'_>) -> bool {
     fstatfs(file).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == XFS_SUPER_MAGIC))
 }
 
-/// Whether somebody reserved room for some of a file, where its system remembers that.
+/// Whether a part of a file is preallocated, where the file system reports that.
 pub(super) fn was_reserved(file: BorrowedFd<'_>) -> bool {
     inode_flags::fs_xattr(file).is_ok_and(|found| found.fsx_xflags & FS_XFLAG_PREALLOC != 0)
 }

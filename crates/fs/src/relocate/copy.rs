@@ -267,15 +267,15 @@ impl<'a> FileCopy<'a> {
         mknodat(dir, name, self.seen.print.file_type(), mode, self.seen.print.rdev).map_err(not_made)
     }
 
-    /// Where reading counted as an access all the same. Setting a time changes the change time, and with it the
+    /// Where reading counted as an access nevertheless. Setting a time changes the change time, and with it the
     /// fingerprint.
     fn put_access_time_back(&mut self) -> Result<(), RelocateError> {
         let now = snapshot_fd(self.source).doing("stat the source")?;
         if now.print != self.seen.print {
             return Err(RelocateError::Changed);
         }
-        // On a branch that is read-only or somebody else's it stays as it is. If a user changes the file just now, it
-        // has the time that they want.
+        // On a branch that is read-only or owned by another user it stays unchanged. If a user changes the file just
+        // now, it has the time that they want.
         if now.atime != self.seen.atime
             && !self.limits.cancelled()
             && attrs::set_access_time(self.source, &self.seen).is_ok()

@@ -109,7 +109,7 @@ pub struct DirAttributes {
 /// The attributes of a directory's copy as they were found.
 #[derive(Debug, Clone)]
 pub struct FoundAttributes {
-    /// Those that all copies should have, by name.
+    /// The attributes that all copies should have, by name.
     pub attributes: Attributes,
     /// It is marked as half changed: no model for others.
     pub(crate) mark: Option<Mark>,

@@ -84,7 +84,7 @@ impl<R: BranchCaller> Journal<R> {
             })
         });
         match written {
-            // It was written all the same, just when it was given up.
+            // It was written after all, just when it was given up.
             Err(error) if decision.leave() != Reversibility::Ending => Err(error),
             _ => Ok(name),
         }

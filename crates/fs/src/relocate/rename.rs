@@ -261,7 +261,7 @@ pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, Reloc
         }
     };
     if let Some(errno) = unsure {
-        // What becomes of the winner meanwhile is nothing to whether the other one goes.
+        // Later changes of the winner do not matter for the removal of the other file.
         recorded.close(&intent(Verdict::Done), false);
         return Ok(Removal::Unsure { errno });
     }

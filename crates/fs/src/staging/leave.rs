@@ -37,8 +37,7 @@ use crate::tree::dirs::modified_at;
 /// Told of an entry of the area: its directory, its name, its attributes.
 type Visit<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
 
-/// How often a worker tries a file whose attributes change while it is copied, or that somebody has open past the
-/// mount.
+/// How often a worker tries a file whose attributes change while it is copied, or that is open outside the mount.
 const ATTEMPTS: usize = 5;
 /// How long a caller waits for that: a virus scanner has each new file open for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -338,7 +337,7 @@ impl Staging {
                 };
                 let node = match found_now {
                     Ok((node, _)) => node,
-                    // Somebody removed it since it was listed, or gave it another name.
+                    // It was removed or renamed since it was listed.
                     Err(error) if error.is_missing() => {
                         missed = true;
                         return Ok(());
@@ -384,7 +383,7 @@ impl Staging {
             }
         };
         if !hanging.is_empty() {
-            // Nothing below can be asked of them. What has left for the others is to stay there all the same.
+            // Nothing below can be asked of them. Files that left for other branches stay there nevertheless.
             if let Err(error) = self.write_back.sync_those(|branch| !hanging.contains(&branch.spec.name)) {
                 tracing::error!(%error, "staged files may not be on disk yet");
             }

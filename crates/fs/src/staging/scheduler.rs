@@ -129,7 +129,7 @@ impl Staging {
             let _names = self.tree.rename_lock.read();
             self.advance_times(&node);
         }
-        // Nobody may be among names: a directory found a moment ago would be gone. Another time, if somebody is.
+        // Nobody may be among names: a directory found a moment ago would be gone. If a thread is, try another time.
         let Some(_names) = self.tree.rename_lock.try_write() else { return };
         let mut dirs: Vec<_> = std::mem::take(&mut area.queue.lock().emptied).into_iter().collect();
         while let Some(id) = dirs.pop() {

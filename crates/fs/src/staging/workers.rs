@@ -289,8 +289,8 @@ impl Staging {
         any
     }
 
-    /// Where a file goes, and its path; the area itself where there is no place for it. `None`: somebody else takes it
-    /// out just now, and may hang doing so.
+    /// Where a file goes, and its path; the area itself where there is no place for it. `None`: another thread is
+    /// moving it out, and may hang.
     fn destination(&self, area: &Area, node: &Arc<Node>) -> Option<(BranchId, Vec<u8>)> {
         let _nobody_takes_it_out = node.file()?.io.try_read()?;
         let attr = {

@@ -67,8 +67,8 @@ impl Tree {
         }
     }
 
-    /// Whether the kernel may keep a file's attributes that were read before this call. It may not while somebody may
-    /// have the file mapped for writing past the daemon: no store, and no end of the mapping, is reported.
+    /// Whether the kernel may keep a file's attributes that were read before this call. It may not while the file may
+    /// be mapped for writing without the daemon: no store, and no end of the mapping, is reported.
     pub(crate) fn is_cacheable(&self, node: &Node) -> bool {
         let Some(file) = node.file() else { return true };
         if !file.state.read().shared_mapping {

@@ -135,8 +135,8 @@ pub(crate) fn guarded<T: Send + 'static>(
     Ok(if at.online.guarded { at.branch.io(move |_| call())? } else { call()? })
 }
 
-/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Those
-/// that lack an earlier one still do. Fails where no copy has room for the note.
+/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Copies
+/// that lack an earlier change still lack it. Fails where no copy has room for the note.
 pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);

@@ -43,8 +43,7 @@ impl Tree {
     ///
     /// 1. Look into every copy.
     /// 2. Remove the copies one after the other.
-    /// 3. If one cannot be removed because somebody put something there behind the pool's back, make the removed ones
-    ///    again.
+    /// 3. If one cannot be removed because it got new entries outside the pool, recreate the removed ones.
     ///
     /// A crash between leaves an empty directory, which is the same as not having removed it.
     pub(crate) fn remove_dir(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<()> {

@@ -247,7 +247,7 @@ impl Computer {
     /// Handles a page that was read from disk.
     pub(super) fn page_read(&mut self, page: PageKey, now: Nanos) {
         let waiters = self.reading.remove(&page).unwrap_or_default();
-        // Where there is no room the reader gets the page all the same; it is not kept.
+        // Where there is no room the reader gets the page too, but it is not kept.
         let _ = if waiters.is_empty() {
             self.cache.fill_ahead(page, &mut self.changes)
         } else {

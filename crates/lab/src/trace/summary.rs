@@ -18,11 +18,11 @@ const IDLE: Nanos = Nanos::from_secs(60);
 pub struct Summary {
     /// Records.
     pub records: u64,
-    /// Those that write.
+    /// Requests that write.
     pub writes: u64,
-    /// Those that read.
+    /// Requests that read.
     pub reads: u64,
-    /// Those that discard.
+    /// Requests that discard.
     pub discards: u64,
     /// Bytes written.
     pub written: ByteSize,

@@ -153,8 +153,8 @@ impl CleanerPolicy {
         !rotational && self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
     }
 
-    /// How long the cleaner rests after it has used the disk for `worked`: not at all when nobody else wants the disk,
-    /// or somebody waits for room.
+    /// How long the cleaner rests after it has used the disk for `worked`: not at all while no other request waits for
+    /// the disk, or a write waits for room.
     pub fn rest(&self, layout: &Layout, standing: &LogUsage, worked: Nanos) -> Nanos {
         if self.is_quiet(standing) || standing.waiting > 0 {
             return Nanos(0);

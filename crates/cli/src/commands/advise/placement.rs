@@ -55,7 +55,7 @@ pub(super) struct PlacementReport {
     pub(super) is_cut: bool,
     /// Requests to disks with a motor.
     pub(super) requests: u64,
-    /// Those of them that are of a file that was found.
+    /// The requests among them whose file was found.
     pub(super) of_files: u64,
     /// How long programs waited without a rule.
     pub(super) today: Samples,

@@ -75,7 +75,7 @@ impl AttachArgs {
                 serve::start(&self.source, &spec.name, LocalDevice::Attached, on_damage, self.log.as_deref(), verbose);
             match started {
                 Ok(()) => return status_of(DiskClient::new(&place::control(&spec.name)).call(&Request::Status)?),
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(_) if place::is_served(&spec.name) => {}
                 Err(error) => return Err(error),
             }

@@ -67,9 +67,9 @@ struct DiskCheckReport {
     pair: Option<PairReport>,
     /// The log store, if there is one that could be looked at.
     store: Option<StoreReport>,
-    /// Why its data was not checked: somebody uses it.
+    /// Why its data was not checked: the disk is in use.
     unread: Option<String>,
-    /// There is a log store, and somebody serves it.
+    /// A daemon serves the log store.
     #[serde(skip)]
     serves_store: bool,
 }
@@ -299,7 +299,7 @@ fn check_last_scrub(disk: &DiskSpec, report: &mut DiskCheckReport) {
     }
 }
 
-/// Why a flash is too small, if it is: what is there counts, else what would be made.
+/// The message that a flash is too small, if it is: by its present size, or else by the configured one.
 pub(super) fn too_small(flash: &DeviceSpec) -> Option<String> {
     let file = flash.path().and_then(|path| std::fs::metadata(path).ok());
     let size = match file {

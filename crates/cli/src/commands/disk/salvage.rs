@@ -143,7 +143,7 @@ impl SalvageArgs {
         Ok(if salvaged.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Makes the image and has it filled; if that fails there is none.
+    /// Creates and fills the image. Removes it if that fails.
     fn write(
         &self,
         size: ByteSize,

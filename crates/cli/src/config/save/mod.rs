@@ -58,7 +58,7 @@ pub(crate) struct Addition<'a> {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     file: PathBuf,
-    /// What the file has; another text was written by somebody else meanwhile.
+    /// The expected text of the file. Another text means that another program changed it.
     before: String,
     text: String,
     after: PoolSpec,

@@ -184,7 +184,7 @@ fn rule_name(rules: &Rules, entry: usize) -> String {
     rules.entries().get(entry).map_or_else(String::new, |entry| entry.name.clone())
 }
 
-/// Whether somebody deleted or renamed it since the walk came by, or the directory that it was in.
+/// Whether it, or its directory, was deleted or renamed since the walk visited it.
 fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
     found.as_ref().is_err_and(|error| error.is_missing() || *error == OpError::Stale)
 }
@@ -363,7 +363,7 @@ impl EnforceWalker<'_> {
         }
     }
 
-    /// What became of a file, unless somebody deleted it meanwhile.
+    /// Notes the outcome of a file, unless it was deleted meanwhile.
     fn note_unless_gone(
         &mut self,
         (dir, name): (&Arc<Node>, &OsStr),

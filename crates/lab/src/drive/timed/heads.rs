@@ -19,7 +19,7 @@ const TRACKS: u64 = 48;
 const DIFFERENT_SKEW: f64 = 0.01;
 /// Times of moves that differ by more, in nanoseconds, are of different kinds.
 const DIFFERENT_MOVE: f64 = 150_000.0;
-/// Those that differ by less are of one kind.
+/// Moves that differ by less are of one kind.
 const SAME_MOVE: f64 = 100_000.0;
 
 /// How the number of surfaces was found.
