@@ -80,7 +80,8 @@ pub(crate) enum Notice {
     )]
     PlainDirectory { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is a plain directory, not a mount point: files would go to the disk below it; mount the branch's disk first, or set require_mount = false to use the directory",
+        "branch {}: {} is a plain directory, not a mount point; mount the branch's disk first, or set require_mount \
+        = false to use the directory",
         quoted(name),
         visible_path(path)
     )]

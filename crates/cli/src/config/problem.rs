@@ -108,8 +108,8 @@ pub(crate) enum Problem {
     #[error("\"default\" in the default list is the list itself; leave it out (\"any\" means all remaining branches)")]
     DefaultInDefault,
     #[error(
-        "\"spill\" no longer exists: files never go to branches outside the list. For spill = false delete the key; \
-        for spill = true end the list with \"default\" or \"any\", for example to = [\"ssd\", \"any\"]"
+        "\"spill\" no longer exists: delete the key. For spill = true end the list with \"default\" or \"any\", for \
+        example to = [\"ssd\", \"any\"]"
     )]
     SpillIsGone,
     #[error("{}", with_advice(error))]

@@ -324,8 +324,8 @@ impl ServedDisk {
         }
         if self.spec.cache.is_none() && hybrid::has_tag(&self.disk.half()) {
             bail!(
-                "{name} is half of a hybrid disk, whose label is in the last {} of {}: it does not grow. Take the \
-                pair apart first (`umbrella disk detach --dissolve`); see docs/disk.md, Enlarge a disk",
+                "{name} is half of a hybrid disk, with its label in the last {} of {}: it does not grow. First run \
+                `umbrella disk detach --dissolve` (docs/disk.md, Enlarge a disk)",
                 hybrid::LABEL,
                 self.disk.name
             );
@@ -337,8 +337,8 @@ impl ServedDisk {
                 bail!("{name} is not a log store: detach it, enlarge its disk or file, and attach it again")
             }
             _ => bail!(
-                "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach \
-                --dissolve`), enlarge its disk, and join it with its flash again; see docs/disk.md, Enlarge a disk"
+                "{name} is on a hybrid disk, which does not grow: first run `umbrella disk detach --dissolve` \
+                (docs/disk.md, Enlarge a disk)"
             ),
         }
     }

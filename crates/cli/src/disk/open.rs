@@ -225,9 +225,9 @@ fn describe_missing_label(disk: &OpenDevice, was: &Remembered) -> String {
         Ordering::Equal => "lost its label".to_owned(),
     };
     format!(
-        "{} was half of a hybrid disk with the flash {}, which may have its newest data, and {became}. Restore its \
-        size or label and give [flash], or serve it --read-only; `umbrella disk detach CONFIG --forget-flash` gives \
-        up what only the flash has",
+        "{} was half of a hybrid disk with the flash {}, which may have its newest data; it {became}. Restore it and \
+        give [flash], serve it --read-only, or give up the data on the flash: `umbrella disk detach CONFIG \
+        --forget-flash`",
         disk.name,
         visible(flash)
     )

@@ -336,7 +336,8 @@ pub enum Error {
     },
     /// The configuration would not take the name.
     #[error(
-        "{name:?} is not a valid name for a branch: use 1 to {limit} printable characters, no \"/\" and no blank at its ends; not \"any\", \"default\" or the name of a group",
+        "{name:?} is not a valid name for a branch: use 1 to {limit} printable characters without \"/\" or outer \
+        blanks, and not \"any\", \"default\" or a group's name",
         limit = crate::spec::LONGEST_NAME
     )]
     BranchName {

@@ -365,8 +365,8 @@ impl SampleArgs {
 fn too_many(error: LabError) -> anyhow::Error {
     match error {
         LabError::TooManyRuns { most: MOST_SHOWN } => anyhow!(
-            "this makes more than {MOST_SHOWN} runs, too many for a table: use --csv, --json or umbrella lab sweep on \
-            a cluster (up to {MOST_RUNS}), or sweep fewer values at a time"
+            "more than {MOST_SHOWN} runs are too many for a table: use --csv, --json or umbrella lab sweep on a \
+            cluster (up to {MOST_RUNS}), or sweep fewer values"
         ),
         error => error.into(),
     }
