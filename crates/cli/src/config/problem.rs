@@ -108,7 +108,7 @@ pub(crate) enum Problem {
     #[error("\"default\" in the default list is the list itself; leave it out (\"any\" means all remaining branches)")]
     DefaultInDefault,
     #[error(
-        "\"spill\" no longer exists: delete the key. For spill = true end the list with \"default\" or \"any\", for \
+        "\"spill\" no longer exists; delete the key, and for spill = true end the list with \"default\" or \"any\", for \
         example to = [\"ssd\", \"any\"]"
     )]
     SpillIsGone,
