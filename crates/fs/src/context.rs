@@ -96,7 +96,7 @@ impl Context {
         self.settings.load()
     }
 
-    /// Other settings hold from now on.
+    /// Applies other settings.
     pub(crate) fn configure(&self, spec: PoolSpec) {
         self.settings.store(Arc::new(settings_of(spec)));
         let _ = rustix::io::write(&self.reloads, &1_u64.to_ne_bytes());

@@ -178,7 +178,7 @@ impl Pool {
         self.admin.answer(request, tell)
     }
 
-    /// Uses other rules from now on. Their counters begin at zero.
+    /// Replaces the rules. Their counters begin at zero.
     pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         self.placement.reload_rules(spec)?;
         self.migrate.forget_rests();

@@ -117,7 +117,7 @@ impl<D: BlockDevice> Faulty<D> {
         self.state.lock().counts.clone()
     }
 
-    /// Lets all calls that hang go on; none hangs from now on.
+    /// Releases all calls that hang. No later call hangs.
     pub fn release(&self) {
         self.state.lock().released = true;
         self.let_go.notify_all();

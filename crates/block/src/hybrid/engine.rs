@@ -423,7 +423,7 @@ impl HybridShared {
         }
     }
 
-    /// From now on writes are refused: what failed leaves open what is durable.
+    /// Refuses all later writes, because after the failure it is unknown what is durable.
     pub(super) fn poison(&self, state: &mut HybridState, half: &PairHalf, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
             tracing::error!(device = half.name, %operation, %error, "the hybrid disk refuses writes from now on");

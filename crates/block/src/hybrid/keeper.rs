@@ -104,7 +104,7 @@ impl HybridState {
         self.direct_reads == 0 && self.direct_writes.is_empty()
     }
 
-    /// The disk itself is needed from now on.
+    /// Notes that the disk itself is needed.
     pub(super) fn disk_needed(&mut self) {
         if self.is_idle()
             && let Some(spin_down) = &mut self.spin_down

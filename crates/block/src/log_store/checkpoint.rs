@@ -162,7 +162,7 @@ pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: AfterCh
     Image { superblock: superblock.clone(), header, index: vec![None; pages], table, mark, goal: Sequence(0), area: 0 }
 }
 
-/// The image of the store as it is now. What is completed from now on belongs to the next checkpoint.
+/// The image of the store as it is now. Chunks that are completed later belong to the next checkpoint.
 pub(super) fn take_image(state: &mut StoreState, end: AfterCheckpoint) -> Image {
     let core = &mut state.core;
     let mark = core.layout.checkpoint();

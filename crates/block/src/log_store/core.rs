@@ -250,7 +250,7 @@ impl Core {
         Ok(())
     }
 
-    /// What lay in a segment is written over from now on.
+    /// Forgets a segment, whose contents will be overwritten.
     pub(super) fn begin(&mut self, segment: SegmentNo) {
         self.sums.begin(segment);
         self.discards.forget(segment);

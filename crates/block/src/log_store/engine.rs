@@ -398,7 +398,7 @@ impl StoreShared {
         }
     }
 
-    /// From now on writes are refused: what failed leaves open what is durable.
+    /// Refuses all later writes, because after the failure it is unknown what is durable.
     pub(super) fn poison(&self, state: &mut StoreState, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
             tracing::error!(device = self.named.name, %operation, %error, "the log store refuses writes from now on");

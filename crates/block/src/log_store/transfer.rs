@@ -103,7 +103,7 @@ impl BlockDevice for LogStore {
         self.shared.flush_user(&mut state)
     }
 
-    /// Whole blocks of it read as zeroes from now on; parts of blocks stay as they are.
+    /// Makes whole blocks of it read as zeroes. Parts of blocks stay as they are.
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
         self.geometry().check_range(range)?;
         let mut state = self.shared.begin()?;

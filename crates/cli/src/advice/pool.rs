@@ -155,7 +155,7 @@ fn of_branch(error: &BranchError) -> Option<String> {
 /// The configuration of this process's pool, where that is known.
 static CONFIG: OnceLock<String> = OnceLock::new();
 
-/// From now on commands name this configuration.
+/// Sets the configuration that commands name.
 pub(crate) fn name_configuration(config: &Path) {
     let _ = CONFIG.set(config.to_string_lossy().into_owned());
 }

@@ -40,7 +40,7 @@ enum Stage {
 }
 
 impl OutputStage {
-    /// From now on a signal ends the program at once, wherever it waits, and leaves nothing behind.
+    /// Makes a signal end the program at once, wherever it waits, and remove the temporary file.
     pub(super) fn end_at_signals(&self) -> io::Result<()> {
         let mut signals = Signals::new(ending_signals())?;
         let progress = self.clone();

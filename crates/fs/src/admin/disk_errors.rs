@@ -126,7 +126,7 @@ impl DiskErrors {
 }
 
 impl Admin {
-    /// Listens to what the kernel says of this branch's disk from now on.
+    /// Begins to watch the kernel's messages about this branch's disk.
     pub(crate) fn watch_disk(&self, branch: &Branch) {
         if let Some(online) = branch.online()
             && !self.branches.is_staging(branch.id)

@@ -134,9 +134,9 @@ impl Admin {
         Ok(closing)
     }
 
-    /// Opens the staging area that new files need from now on, if there is none. It is known as the area before it
-    /// joins, as any branch does (`membership`); the first file waits in it after that. An error, and all as before,
-    /// where there can be none.
+    /// Opens the staging area that new files need under the new configuration, if there is none. It is known as the
+    /// area before it joins, as any branch does (`membership`); the first file waits in it after that. An error, and
+    /// all as before, where there can be none.
     fn open_staging(&self, new: &PoolSpec, rules: &Rules) -> Result<(), Error> {
         let Some(wanted) = area::required_area(new, rules) else { return Ok(()) };
         let was_wanted = area::required_area(&self.context.settings(), &self.placement.rules.load().rules).is_some();

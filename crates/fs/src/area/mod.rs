@@ -154,7 +154,7 @@ impl Area {
         self.settings.load()
     }
 
-    /// Other limits hold from now on, for what waits already too.
+    /// Sets other limits, also for files that wait already.
     pub(crate) fn configure(&self, spec: StagingSpec) {
         let now = self.now();
         self.queue.lock().waiting.configure(now, config_of(&spec));
@@ -222,7 +222,7 @@ impl Area {
         }
     }
 
-    /// A file waits from now on.
+    /// Adds a waiting file.
     pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         let now = self.now();
         let mut queue = self.queue.lock();
@@ -331,7 +331,7 @@ impl Staged {
         self.area.get()
     }
 
-    /// Files may wait in an area from now on; there was none.
+    /// Sets the area in which files may wait. There was none before.
     pub(crate) fn set_area(&self, area: Area) {
         let was_none = self.area.set(area).is_ok();
         debug_assert!(was_none, "one reload at a time");
@@ -363,7 +363,7 @@ impl Staged {
         here.then_some(area)
     }
 
-    /// A file that was made in the staging area waits from now on.
+    /// Adds a file that was created in the staging area to the waiting files.
     pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         if let Some(area) = self.area_of(node) {
             area.add(node, parent, size, wait);

@@ -90,7 +90,7 @@ impl Branch {
         let _ = self.access_times.set(times);
     }
 
-    /// Other settings hold from now on. Where it was opened for reading only and may be written now, it is opened anew.
+    /// Applies other settings. Where it was opened for reading only and may be written now, it is opened anew.
     pub(crate) fn configure(&self, spec: BranchSpec) {
         let may_write = !spec.read_only;
         self.settings.store(Arc::new(spec));

@@ -334,8 +334,8 @@ impl InodeMap {
         self.entry(key)?.born
     }
 
-    /// Reads the log in a branch's hidden folder, and keeps it from now on. Call it through
-    /// [`crate::branch::Branch::io`] when the branch came online, before the first use of its numbers.
+    /// Reads the log in a branch's hidden folder, and keeps it open. Call it through [`crate::branch::Branch::io`] when
+    /// the branch came online, before the first use of its numbers.
     ///
     /// Where inode numbers do not outlive a mount (sshfs, vfat), neither do the numbers of files that moved there.
     /// On a guarded file system records are only collected, and written by [`InodeMap::sync`]: call that now and then.

@@ -173,7 +173,7 @@ impl Shard {
         drop(self.writer.lock());
     }
 
-    /// Keeps a log from now on.
+    /// Attaches a log.
     pub(super) fn attach(&self, mut log: LogFile, at_once: bool) {
         if !at_once {
             log.close();

@@ -145,7 +145,7 @@ impl NodeTable {
         self.backings(backing).lock().find(backing)
     }
 
-    /// From now on the node also stands for this inode.
+    /// Makes the node also stand for this inode.
     pub(crate) fn add_backing(&self, backing: Backing, node: &Arc<Node>) {
         let mut shard = self.backings(backing).lock();
         if node.dir().is_some() && node.refs.load(Ordering::Acquire) == 0 {

@@ -162,7 +162,7 @@ impl Staging {
         reach: &DestageLimits<'_>,
     ) -> Result<DestageResult, NotMoved> {
         if let Some(file) = node.file() {
-            // Changes from now on are not in the facts that its rule gets.
+            // Later changes are not in the facts that its rule gets.
             file.state.write().needs_evaluation = false;
         }
         let meta = {

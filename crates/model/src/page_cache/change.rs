@@ -57,10 +57,10 @@ pub enum Change {
     },
 }
 
-/// What became of a page whose turn to be written has come.
+/// The outcome for a page that was due to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteStart {
-    /// It goes to disk from now on.
+    /// It is on its way to disk.
     Begun,
     /// It is still on its way from before.
     Later,

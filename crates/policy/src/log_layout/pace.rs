@@ -8,8 +8,8 @@
 //!   share of the disk's time and no more. The share grows to all of it at the reserve ([`CleanerPolicy::rest`]).
 //! - Over the same stretch each write is held back for a growing part of what it costs to clean as much as it took
 //!   ([`CleanerPolicy::hold_back`]). At the reserve writes wait until something is free.
-//! - A checkpoint is due when the log since the last one would take long to read after a crash. It is also due when so
-//!   much of the map is changed that little more can be. In quiet times it is also made when it frees segments.
+//! - A checkpoint is due when the log since the last one would take long to read after a crash. It is also due when
+//!   little more of the map may change. In quiet times it is also made when it frees segments.
 //!
 //! The toll, from 0 at the low mark to 1 at the reserve, is [`Layout::toll`].
 

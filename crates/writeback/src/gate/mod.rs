@@ -210,7 +210,7 @@ impl Gate {
         }
     }
 
-    /// All go, from now on.
+    /// Releases all writers, now and later.
     pub(crate) fn stop(&self) {
         self.state.lock().stopped = true;
         self.changed.notify_one();

@@ -200,7 +200,7 @@ impl AdviseArgs {
         if self.quick { QUICK } else { self.requests }
     }
 
-    /// What a disk is asked for from now on, and whether it has no motor.
+    /// Records the requests of a disk. Returns them, and whether the disk has no motor.
     fn recorded(&self, path: &Path) -> anyhow::Result<(Vec<Recording>, bool)> {
         let device = Device::find(path)?;
         block_trace::require_root()?;

@@ -28,7 +28,7 @@ pub(super) struct Simulator {
 }
 
 impl Simulator {
-    /// From now on Ctrl-C ends the runs.
+    /// Ctrl-C ends the runs after this.
     pub(super) fn new(memory: ByteSize, threads: Option<u32>) -> anyhow::Result<Simulator> {
         Ok(Simulator { later: Bars::catch_interrupts()?, memory, threads })
     }

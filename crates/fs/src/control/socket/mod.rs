@@ -162,7 +162,7 @@ impl Listener {
         Ok(Listener { listener: Arc::new(listener), file })
     }
 
-    /// Answers from now on, each client on a thread of its own.
+    /// Begins to answer, each client on its own thread.
     pub fn serve<S: Service>(self, service: S) -> SocketServer {
         self.serve_readers(service, UNREAD)
     }

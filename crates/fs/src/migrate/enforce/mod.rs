@@ -107,7 +107,7 @@ impl Migrations {
             self.context.unwarn(&WarningSubject::Misplaced);
         }
         self.revisits.retry_given_up();
-        // What was changed on the branches themselves is seen from now on.
+        // Makes changes on the branches themselves visible.
         if let Some(kernel) = self.context.kernel.get() {
             kernel.drop_names();
         }

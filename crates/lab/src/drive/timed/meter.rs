@@ -103,7 +103,7 @@ impl<'a> Meter<'a> {
         self.device.now().since(self.begun)
     }
 
-    /// From now on reads are refused when this share of the whole time is over.
+    /// Makes reads fail once this share of the whole time is over.
     pub(super) fn until(&mut self, share: f64) {
         self.deadline = self.begun + Nanos((self.time.0 as f64 * share) as u64);
     }
