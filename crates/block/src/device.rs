@@ -50,7 +50,7 @@ impl Geometry {
 /// What must be true when a write returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It is read back from now on; a power cut may lose it until the next flush.
+    /// Reads return it at once. A power cut may lose it until the next flush.
     Cached,
     /// It is on the medium (FUA). Says nothing of earlier writes.
     Through,

@@ -101,7 +101,7 @@ impl BlockError {
         BlockError::io(&device.into(), operation, None, io::Error::other(defect))
     }
 
-    /// That writes are refused from now on, since this failed.
+    /// The error of all later writes, because this call failed.
     pub fn poison(device: &str, operation: Operation, cause: &BlockError) -> BlockError {
         let reason = match cause {
             BlockError::Poisoned { device: below, .. } if **below == *device => return cause.clone(),

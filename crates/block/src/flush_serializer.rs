@@ -1,8 +1,8 @@
 //! A device whose flushes take turns.
 //!
-//! Of two flushes at once a device may tell only one that something was lost, as Linux tells of a failed write-back
-//! only once; the other would return well. So what flushes from several threads does it through this: one flush at a
-//! time, and none after one that failed, which fails as that one did. Those that wait for their turn share one flush.
+//! Of two concurrent flushes, a device may report a loss to one only, as Linux reports a failed write-back only once.
+//! The other would succeed. So what flushes from several threads does it through this: one flush at a time, and none
+//! after one that failed, which fails as that one did. Those that wait for their turn share one flush.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

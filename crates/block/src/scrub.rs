@@ -27,8 +27,8 @@ pub trait Scrub: Send + Sync {
     fn checksummed(&self) -> ByteSize;
 
     /// Reads the first data at or behind a sector that has checksums, as much of it as the buffer holds (at least one
-    /// block of 4 KiB), and compares it. Which range that was, and what came of it; `None` if there is no more. It does
-    /// not count as an access of users.
+    /// block of 4 KiB), and compares it. The scrubbed range, and its result; `None` if there is no more. It does not
+    /// count as an access of users.
     fn scrub(&self, from: Lba, buffer: &mut [u8]) -> Option<(SectorRange, Result<(), BlockError>)>;
 }
 

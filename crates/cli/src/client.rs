@@ -28,7 +28,7 @@ use crate::text::{visible, visible_path};
 /// No honest line is longer: a status of a thousand branches and rules takes a megabyte.
 const LONGEST_LINE: u64 = 16 << 20;
 /// How long a short question may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// After this time without a reply, the client prints that it waits.
 const LONG: Duration = Duration::from_secs(10);
 
@@ -43,7 +43,7 @@ pub(crate) enum ClientError {
         /// What to do.
         start: &'static str,
     },
-    /// The socket belongs to somebody else.
+    /// The socket belongs to another user.
     #[error("{}: permission denied: run as root or as the owner of {owned}", visible_path(socket))]
     NotAllowed {
         /// The socket.
@@ -52,11 +52,11 @@ pub(crate) enum ClientError {
         owned: &'static str,
     },
     /// The daemon did not answer in time.
-    #[error("{}", silence(*waited, *daemon, force))]
-    Silent {
-        /// How long it was given.
+    #[error("{}", unanswered(*waited, *daemon, force))]
+    NoAnswer {
+        /// How long the program waited.
         waited: Duration,
-        /// Its process, if the kernel tells.
+        /// The daemon's process id, if it is known.
         daemon: Option<u32>,
         /// What to do.
         force: &'static str,
@@ -64,7 +64,7 @@ pub(crate) enum ClientError {
     /// The daemon hung up before it answered.
     #[error("the daemon closed the connection without an answer (see its log)")]
     HungUp,
-    /// The answer is no reply.
+    /// The answer cannot be parsed.
     #[error(
         "cannot read the daemon's answer ({reason}); restart the daemon if its version differs from this program's"
     )]
@@ -72,7 +72,7 @@ pub(crate) enum ClientError {
         /// Why.
         reason: String,
     },
-    /// A reply of another kind than the question.
+    /// The answer belongs to another kind of request.
     #[error(
         "the daemon's answer does not match the request; restart the daemon if its version differs from this program's"
     )]
@@ -93,38 +93,38 @@ pub(crate) enum ClientError {
     },
 }
 
-/// How long somebody waits.
+/// How long the client waits for the answer.
 #[derive(Debug, Clone, Copy)]
 enum Limit {
-    /// For the answer, until then.
-    Answer(Instant),
-    /// For this time without a word.
-    Silence(Duration),
-    /// As long as the daemon lives.
-    Life,
+    /// Until this time.
+    Deadline(Instant),
+    /// Until nothing has arrived for this time.
+    Idle(Duration),
+    /// As long as the daemon answers a ping.
+    WhileAlive,
 }
 
 impl Limit {
     fn deadline(self) -> Option<Instant> {
         match self {
-            Limit::Answer(until) => Some(until),
-            Limit::Silence(longest) => Some(Instant::now() + longest),
-            Limit::Life => None,
+            Limit::Deadline(until) => Some(until),
+            Limit::Idle(longest) => Some(Instant::now() + longest),
+            Limit::WhileAlive => None,
         }
     }
 }
 
-/// Whether somebody listens at a socket. One that has more waiting than it lets in does.
+/// Whether a process listens at a socket. A full backlog counts as listening.
 pub(crate) fn is_listening(socket: &Path) -> bool {
     connect(socket).map_or_else(|error| error.kind() == ErrorKind::WouldBlock, |_| true)
 }
 
-/// Whether a socket is there that nobody listens at any more.
+/// Whether the socket exists, but no process listens at it any more.
 pub(crate) fn is_refused(socket: &Path) -> bool {
     connect(socket).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
-/// Connects, and does not wait when a daemon that hangs has too many waiting already.
+/// Connects. Returns an error, and does not wait, when the backlog of a daemon that hangs is full.
 pub(crate) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let connecting = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -134,18 +134,18 @@ pub(crate) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
     Ok(stream)
 }
 
-fn is_late(error: &std::io::Error) -> bool {
+fn is_timeout(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
-/// The process at the other end.
-fn daemon_of(stream: &UnixStream) -> Option<u32> {
+/// The process id of the daemon.
+fn peer_pid(stream: &UnixStream) -> Option<u32> {
     let pid = socket_peercred(stream).ok()?.pid.as_raw_nonzero().get();
     u32::try_from(pid).ok()
 }
 
-/// Why nothing came, and what to do.
-fn silence(waited: Duration, daemon: Option<u32>, force: &str) -> String {
+/// The message about a daemon that does not answer: how long the program waited, and what to do.
+fn unanswered(waited: Duration, daemon: Option<u32>, force: &str) -> String {
     let waited = waited.as_secs();
     let Some(pid) = daemon else {
         return format!("the daemon did not answer within {waited} s (see its log; {force})");
@@ -162,27 +162,27 @@ fn silence(waited: Duration, daemon: Option<u32>, force: &str) -> String {
     }
 }
 
-/// What is said to daemons of one kind.
-pub(crate) trait Language {
+/// The requests and answers of one kind of daemon.
+pub(crate) trait Protocol {
     type Request: Serialize;
     type Answer: DeserializeOwned;
     type Progress: DeserializeOwned;
-    /// What the daemon's user owns.
+    /// What a user must own to send requests, for messages.
     const OWNED: &'static str;
-    /// How a daemon is started.
+    /// How to start a daemon, for messages.
     const START: &'static str;
-    /// What ends one that hangs.
+    /// How to end a daemon that hangs, for messages.
     const FORCE: &'static str;
 
-    /// What every daemon that lives answers soon.
-    fn sign_of_life() -> Self::Request;
+    /// A request that every live daemon answers at once.
+    fn ping() -> Self::Request;
 }
 
-/// That of pools.
+/// The protocol of pools.
 #[derive(Debug, Clone)]
-pub(crate) struct PoolLanguage;
+pub(crate) struct PoolProtocol;
 
-impl Language for PoolLanguage {
+impl Protocol for PoolProtocol {
     type Request = Request;
     type Answer = Answer;
     type Progress = Progress;
@@ -190,97 +190,97 @@ impl Language for PoolLanguage {
     const START: &'static str = "start the pool with `umbrella mount CONFIG`";
     const FORCE: &'static str = "`umbrella unmount --force` detaches a pool that hangs";
 
-    fn sign_of_life() -> Request {
+    fn ping() -> Request {
         Request::Status
     }
 }
 
-/// The way to a pool's daemon.
-pub(crate) type Client = ClientOf<PoolLanguage>;
+/// A client of a pool's daemon.
+pub(crate) type Client = ClientOf<PoolProtocol>;
 
-/// The way to one daemon.
+/// A client of one daemon.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientOf<L> {
     socket: PathBuf,
-    patience: Duration,
-    language: PhantomData<L>,
+    timeout: Duration,
+    protocol: PhantomData<L>,
 }
 
-impl<L: Language> ClientOf<L> {
-    /// For the daemon at this socket.
+impl<L: Protocol> ClientOf<L> {
+    /// A client of the daemon at this socket.
     pub(crate) fn new(socket: &Path) -> ClientOf<L> {
-        ClientOf { socket: socket.to_owned(), patience: PATIENCE, language: PhantomData }
+        ClientOf { socket: socket.to_owned(), timeout: TIMEOUT, protocol: PhantomData }
     }
 
-    /// Waits no longer than this for the answer to a short question.
-    pub(crate) fn patience(self, patience: Duration) -> ClientOf<L> {
-        ClientOf { patience, ..self }
+    /// Sets how long a short request may wait for its answer.
+    pub(crate) fn with_timeout(self, timeout: Duration) -> ClientOf<L> {
+        ClientOf { timeout, ..self }
     }
 
-    /// Asks a short question.
-    pub(crate) fn ask(&self, request: &L::Request) -> Result<L::Answer, ClientError> {
-        self.converse(request, Limit::Answer(Instant::now() + self.patience), &mut |_| {})
+    /// Sends a short request and returns the answer.
+    pub(crate) fn call(&self, request: &L::Request) -> Result<L::Answer, ClientError> {
+        self.exchange(request, Limit::Deadline(Instant::now() + self.timeout), &mut |_| {})
     }
 
-    /// Starts long work, and shows how far it is. A daemon that says nothing for long, and not that it lives either, is
-    /// given up.
-    pub(crate) fn work(
+    /// Sends a long request, and reports its progress. Fails when the daemon stays silent and does not answer a ping
+    /// either.
+    pub(crate) fn call_with_progress(
         &self,
         request: &L::Request,
         on_progress: &mut dyn FnMut(L::Progress),
     ) -> Result<L::Answer, ClientError> {
-        self.converse(request, Limit::Life, on_progress)
+        self.exchange(request, Limit::WhileAlive, on_progress)
     }
 
-    /// As [`ClientOf::work`], with work that a first Ctrl-C (or SIGTERM) stops: the daemon answers how far it came. A
-    /// second one ends the program. Beside the answer: the signal that came.
-    pub(crate) fn work_until_stopped(
+    /// As [`ClientOf::call_with_progress`], for a request that the first Ctrl-C or SIGTERM stops: the daemon then
+    /// answers how far it came. The second signal ends the program. Also returns the signal that arrived.
+    pub(crate) fn call_until_stopped(
         &self,
         request: &L::Request,
         on_progress: &mut dyn FnMut(L::Progress),
     ) -> (Result<L::Answer, ClientError>, Option<i32>) {
         let begin = || {
-            let stream = self.say(request)?;
-            let asked = stream.try_clone().and_then(StopSignals::heed).map_err(|error| self.failed(error))?;
+            let stream = self.send(request)?;
+            let asked = stream.try_clone().and_then(StopSignals::install).map_err(|error| self.io_error(error))?;
             Ok::<_, ClientError>((stream, asked))
         };
         match begin() {
-            Ok((stream, asked)) => (self.hear(stream, Limit::Life, on_progress), asked.end()),
+            Ok((stream, asked)) => (self.receive(stream, Limit::WhileAlive, on_progress), asked.uninstall()),
             Err(error) => (Err(error), None),
         }
     }
 
-    /// As [`ClientOf::work`], with a daemon that says something now and then, however long it takes: one that is silent
-    /// is given up.
-    pub(crate) fn work_with_pulse(
+    /// As [`ClientOf::call_with_progress`], for a daemon that reports at regular times. Fails when nothing arrives
+    /// within the timeout.
+    pub(crate) fn call_with_heartbeat(
         &self,
         request: &L::Request,
         on_progress: &mut dyn FnMut(L::Progress),
     ) -> Result<L::Answer, ClientError> {
-        self.converse(request, Limit::Silence(self.patience), on_progress)
+        self.exchange(request, Limit::Idle(self.timeout), on_progress)
     }
 
-    fn converse(
+    fn exchange(
         &self,
         request: &L::Request,
         limit: Limit,
         on_progress: &mut dyn FnMut(L::Progress),
     ) -> Result<L::Answer, ClientError> {
-        self.hear(self.say(request)?, limit, on_progress)
+        self.receive(self.send(request)?, limit, on_progress)
     }
 
-    /// Connects, and says what is wanted.
-    fn say(&self, request: &L::Request) -> Result<UnixStream, ClientError> {
-        let mut stream = connect(&self.socket).map_err(|error| self.no_connection(error))?;
+    /// Connects, and sends the request.
+    fn send(&self, request: &L::Request) -> Result<UnixStream, ClientError> {
+        let mut stream = connect(&self.socket).map_err(|error| self.connect_error(error))?;
         let mut line =
             serde_json::to_vec(request).map_err(|error| ClientError::Garbled { reason: error.to_string() })?;
         line.push(b'\n');
-        stream.set_write_timeout(Some(self.patience)).map_err(|error| self.failed(error))?;
-        stream.write_all(&line).map_err(|error| self.failed(error))?;
+        stream.set_write_timeout(Some(self.timeout)).map_err(|error| self.io_error(error))?;
+        stream.write_all(&line).map_err(|error| self.io_error(error))?;
         Ok(stream)
     }
 
-    fn hear(
+    fn receive(
         &self,
         stream: UnixStream,
         limit: Limit,
@@ -305,13 +305,13 @@ impl<L: Language> ClientOf<L> {
         }
     }
 
-    /// Whether the daemon answers at all, on a connection of its own.
-    fn lives(&self) -> bool {
-        !matches!(self.ask(&L::sign_of_life()), Err(ClientError::Silent { .. }))
+    /// Whether the daemon answers a ping on a second connection.
+    fn is_alive(&self) -> bool {
+        !matches!(self.call(&L::ping()), Err(ClientError::NoAnswer { .. }))
     }
 
-    /// Reads a line, or the part of it that is there at the end; of a line that is too long, one byte more than is
-    /// allowed. A long wait is reported once.
+    /// Reads a line, or its beginning if the connection ends. Of a line that is too long it reads one byte more than
+    /// is allowed. Reports a long wait once.
     fn read_line(
         &self,
         replies: &mut BufReader<UnixStream>,
@@ -322,76 +322,76 @@ impl<L: Language> ClientOf<L> {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
-                return Err(self.silent(daemon_of(replies.get_ref())));
+                return Err(self.no_answer(peer_pid(replies.get_ref())));
             }
-            let longest = if told { left.unwrap_or(self.patience) } else { LONG.min(left.unwrap_or(self.patience)) };
-            replies.get_ref().set_read_timeout(Some(longest)).map_err(|error| self.failed(error))?;
+            let longest = if told { left.unwrap_or(self.timeout) } else { LONG.min(left.unwrap_or(self.timeout)) };
+            replies.get_ref().set_read_timeout(Some(longest)).map_err(|error| self.io_error(error))?;
             let mut limited = replies.by_ref().take(LONGEST_LINE + 1 - line.len() as u64);
             match limited.read_until(b'\n', line) {
                 Ok(_) => return Ok(()),
-                Err(error) if told && left.is_none() && is_late(&error) => {
-                    if !self.lives() {
-                        return Err(self.silent(daemon_of(replies.get_ref())));
+                Err(error) if told && left.is_none() && is_timeout(&error) => {
+                    if !self.is_alive() {
+                        return Err(self.no_answer(peer_pid(replies.get_ref())));
                     }
                 }
                 // How much time is left is looked at above.
-                Err(error) if told && is_late(&error) => {}
-                Err(error) if is_late(&error) && left.is_some_and(|left| left <= LONG) => told = true,
-                Err(error) if is_late(&error) => {
+                Err(error) if told && is_timeout(&error) => {}
+                Err(error) if is_timeout(&error) && left.is_some_and(|left| left <= LONG) => told = true,
+                Err(error) if is_timeout(&error) => {
                     told = true;
-                    tell!(
+                    report!(
                         "the daemon at {} has not answered for {} s: it is still working, or it hangs ({})",
                         visible_path(&self.socket),
                         longest.as_secs(),
                         L::FORCE
                     );
                 }
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => return Err(self.io_error(error)),
             }
         }
     }
 
-    fn silent(&self, daemon: Option<u32>) -> ClientError {
-        ClientError::Silent { waited: self.patience, daemon, force: L::FORCE }
+    fn no_answer(&self, daemon: Option<u32>) -> ClientError {
+        ClientError::NoAnswer { waited: self.timeout, daemon, force: L::FORCE }
     }
 
-    fn no_connection(&self, error: std::io::Error) -> ClientError {
+    fn connect_error(&self, error: std::io::Error) -> ClientError {
         use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, WouldBlock};
         let socket = self.socket.clone();
         match error.kind() {
             NotFound | ConnectionRefused => ClientError::NotRunning { socket, start: L::START },
             PermissionDenied => ClientError::NotAllowed { socket, owned: L::OWNED },
             // Too many clients wait for it already.
-            WouldBlock => self.silent(None),
+            WouldBlock => self.no_answer(None),
             _ => ClientError::Io { socket, source: error },
         }
     }
 
-    fn failed(&self, error: std::io::Error) -> ClientError {
+    fn io_error(&self, error: std::io::Error) -> ClientError {
         use std::io::ErrorKind::{BrokenPipe, ConnectionReset, TimedOut, WouldBlock};
         match error.kind() {
-            WouldBlock | TimedOut => self.silent(None),
+            WouldBlock | TimedOut => self.no_answer(None),
             BrokenPipe | ConnectionReset => ClientError::HungUp,
             _ => ClientError::Io { socket: self.socket.clone(), source: error },
         }
     }
 }
 
-/// While it lives, the first signal to end asks the daemon to stop.
+/// Forwards the first SIGINT or SIGTERM to the daemon as a request to stop, until it is dropped.
 struct StopSignals {
     signals: Handle,
     thread: Option<JoinHandle<()>>,
-    /// The first that came; 0 for none.
+    /// The first signal that arrived; 0 for none.
     first: Arc<AtomicI32>,
 }
 
 impl StopSignals {
-    fn heed(mut daemon: UnixStream) -> std::io::Result<StopSignals> {
+    fn install(mut daemon: UnixStream) -> std::io::Result<StopSignals> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let handle = signals.handle();
         let first = Arc::<AtomicI32>::default();
         let noted = Arc::clone(&first);
-        let heed = move || {
+        let forward = move || {
             let mut is_asked = false;
             for signal in signals.forever() {
                 let _earlier = noted.compare_exchange(0, signal, Ordering::Relaxed, Ordering::Relaxed);
@@ -399,18 +399,18 @@ impl StopSignals {
                     let _it_ends_here = signal_hook::low_level::emulate_default_handler(signal);
                 }
                 is_asked = true;
-                tell!(
+                report!(
                     "stopping: the file that is being copied stays where it is (a second signal ends this program \
                     at once)"
                 );
             }
         };
-        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(heed)?;
+        let thread = std::thread::Builder::new().name("signals".to_owned()).spawn(forward)?;
         Ok(StopSignals { signals: handle, thread: Some(thread), first })
     }
 
-    /// Heeds no more; the signal that came.
-    fn end(self) -> Option<i32> {
+    /// Stops forwarding. Returns the first signal that arrived.
+    fn uninstall(self) -> Option<i32> {
         let first = Arc::clone(&self.first);
         drop(self);
         Some(first.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
@@ -424,7 +424,7 @@ impl Drop for StopSignals {
     }
 }
 
-fn parse_reply<L: Language>(line: &[u8]) -> Result<Reply<L::Answer, L::Progress>, ClientError> {
+fn parse_reply<L: Protocol>(line: &[u8]) -> Result<Reply<L::Answer, L::Progress>, ClientError> {
     serde_json::from_slice(line).map_err(|error| ClientError::Garbled { reason: visible(&error.to_string()) })
 }
 
@@ -436,7 +436,7 @@ mod tests {
 
     /// Lets a daemon of one conversation say `reply`; gives the client's outcome, its progress and what the daemon
     /// heard.
-    fn converse(reply: &'static [u8]) -> (Result<Answer, ClientError>, Vec<u64>, Request) {
+    fn exchange(reply: &'static [u8]) -> (Result<Answer, ClientError>, Vec<u64>, Request) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -448,7 +448,8 @@ mod tests {
             serde_json::from_str(&heard).unwrap()
         });
         let mut seen = Vec::new();
-        let answer = Client::new(&socket).work(&Request::Status, &mut |progress| seen.push(progress.files_seen));
+        let answer =
+            Client::new(&socket).call_with_progress(&Request::Status, &mut |progress| seen.push(progress.files_seen));
         (answer, seen, daemon.join().unwrap())
     }
 
@@ -463,7 +464,7 @@ mod tests {
             said.extend(serde_json::to_vec(&reply).unwrap());
             said.push(b'\n');
         }
-        let (answer, seen, heard) = converse(said.leak());
+        let (answer, seen, heard) = exchange(said.leak());
         assert_eq!(answer.unwrap(), Answer::Ok);
         assert_eq!(seen, [1, 2]);
         assert_eq!(heard, Request::Status);
@@ -471,7 +472,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_in_the_daemons_words_without_its_escapes() {
-        let (answer, ..) = converse(b"{\"reply\":\"error\",\"message\":\"no \\u001b[31mway\"}\n");
+        let (answer, ..) = exchange(b"{\"reply\":\"error\",\"message\":\"no \\u001b[31mway\"}\n");
         assert_eq!(answer.unwrap_err().to_string(), r"no \u{1b}[31mway");
     }
 
@@ -484,16 +485,16 @@ mod tests {
             b"[[[[[[[[",
             b"{\"reply\":\"done\",\"answer\":{\"answer\":\"what\"}}\n",
         ] {
-            let (answer, ..) = converse(said);
+            let (answer, ..) = exchange(said);
             assert!(matches!(answer, Err(ClientError::Garbled { .. })), "{said:?}: {answer:?}");
         }
-        let (answer, ..) = converse(b"");
+        let (answer, ..) = exchange(b"");
         assert!(matches!(answer, Err(ClientError::HungUp)), "{answer:?}");
     }
 
     #[test]
     fn a_line_without_end_is_cut_off() {
-        let (answer, ..) = converse(vec![b'['; LONGEST_LINE as usize + 2].leak());
+        let (answer, ..) = exchange(vec![b'['; LONGEST_LINE as usize + 2].leak());
         assert!(answer.unwrap_err().to_string().contains("a line of more than"));
     }
 
@@ -502,8 +503,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let _listener = UnixListener::bind(&socket).unwrap();
-        let client = Client::new(&socket).patience(Duration::from_millis(50));
-        assert!(matches!(client.ask(&Request::Status), Err(ClientError::Silent { .. })));
+        let client = Client::new(&socket).with_timeout(Duration::from_millis(50));
+        assert!(matches!(client.call(&Request::Status), Err(ClientError::NoAnswer { .. })));
     }
 
     /// A daemon that takes every connection, says nothing of its work, and answers anything else `times` times.
@@ -529,18 +530,18 @@ mod tests {
     #[test]
     fn long_work_is_waited_for_while_the_daemon_lives_and_no_longer() {
         let (_dir, socket) = daemon_that_answers(3);
-        let client = Client::new(&socket).patience(Duration::from_millis(100));
-        let answer = client.work(&Request::Sync, &mut |_| {});
-        assert!(matches!(answer, Err(ClientError::Silent { .. })), "{answer:?}");
+        let client = Client::new(&socket).with_timeout(Duration::from_millis(100));
+        let answer = client.call_with_progress(&Request::Sync, &mut |_| {});
+        assert!(matches!(answer, Err(ClientError::NoAnswer { .. })), "{answer:?}");
     }
 
     #[test]
     fn a_missing_or_dead_socket_says_what_to_do() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
-        let missing = Client::new(&socket).ask(&Request::Status).unwrap_err().to_string();
+        let missing = Client::new(&socket).call(&Request::Status).unwrap_err().to_string();
         drop(UnixListener::bind(&socket).unwrap());
-        let dead = Client::new(&socket).ask(&Request::Status).unwrap_err().to_string();
+        let dead = Client::new(&socket).call(&Request::Status).unwrap_err().to_string();
         assert_eq!(missing, dead);
         assert!(missing.contains("umbrella mount CONFIG"), "{missing}");
     }

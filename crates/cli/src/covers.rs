@@ -1,5 +1,5 @@
-//! Branches that are hidden: what is below the empty directory at their path, and who may not take that directory for
-//! the branch.
+//! Branches that are hidden: access to what lies below the empty directory at their path, and checks that the directory
+//! is not taken for the branch.
 
 use std::path::{Path, PathBuf};
 
@@ -13,8 +13,8 @@ use crate::advice::command;
 use crate::mounts;
 use crate::text::visible_path;
 
-/// Fails if a pool hides this path: a look at it would find an empty directory.
-pub(crate) fn refuse(path: &Path) -> anyhow::Result<()> {
+/// Fails if a pool hides this path, because the directory would appear empty.
+pub(crate) fn refuse_covered(path: &Path) -> anyhow::Result<()> {
     let path = mounts::resolve(path);
     match cover::all().into_iter().find(|cover| cover.path == path) {
         Some(Cover { pool, .. }) => bail!(
@@ -27,23 +27,22 @@ pub(crate) fn refuse(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// From now on this process sees what is below the covers of these branches: it gets a table of mounts of its own,
-/// without them. What others see stays as it is. Threads that run already see no change. Where the kernel refuses that,
-/// it fails.
-pub(crate) fn look_below(branches: &[BranchSpec]) -> anyhow::Result<()> {
+/// Makes the contents of covered branches visible to this process: it gets its own mount namespace, without the covers.
+/// Other processes, and threads that run already, see no change. Fails where the kernel refuses the namespace.
+pub(crate) fn uncover_for_this_process(branches: &[BranchSpec]) -> anyhow::Result<()> {
     let covers = cover::all();
     let is_covered = |path: &PathBuf| covers.iter().any(|cover| cover.path == *path);
     let hidden: Vec<PathBuf> = branches.iter().map(|branch| mounts::resolve(&branch.path)).filter(is_covered).collect();
     if hidden.is_empty() {
         return Ok(());
     }
-    uncover_here(&hidden).with_context(|| {
+    uncover_in_own_namespace(&hidden).with_context(|| {
         let shown: Vec<String> = hidden.iter().map(|path| visible_path(path)).collect();
         format!("{}: hidden by a mounted pool; unmount the pool first, or run this as root", shown.join(", "))
     })
 }
 
-fn uncover_here(paths: &[PathBuf]) -> std::io::Result<()> {
+fn uncover_in_own_namespace(paths: &[PathBuf]) -> std::io::Result<()> {
     nix::sched::unshare(CloneFlags::CLONE_NEWNS)?;
     // What is unmounted elsewhere goes here too, and nothing that happens here is seen elsewhere.
     let nothing = None::<&Path>;

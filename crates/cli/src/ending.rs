@@ -1,5 +1,5 @@
 //! Daemons whose tree is away and that have not ended yet. They still have their branches and the control socket, so a
-//! command that needs these waits: `umount DIR` returns before the daemon has let go.
+//! command that needs these waits: `umount DIR` returns before the daemon has ended.
 //!
 //! A pool that was detached and is still in use ends when its last user does. Nobody knows when, so it is not waited
 //! for.
@@ -18,9 +18,9 @@ use umbrella_fs::branch::HIDDEN_DIR;
 use umbrella_fs::control::protocol::{Answer, Request, Status};
 
 use crate::client::{Client, ClientError};
-use crate::mount::UNMOUNT_PATIENCE;
+use crate::mount::UNMOUNT_TIMEOUT;
 use crate::mounts::PathLocality;
-use crate::pool::{self, GLANCE, Pool};
+use crate::pool::{self, Pool, STATUS_TIMEOUT};
 use crate::text::visible_path;
 use crate::{client, mounts, render};
 
@@ -37,7 +37,7 @@ pub(crate) fn wait_at(mount: &Path) -> anyhow::Result<()> {
 
 /// Whether a daemon has the branch. One that may hang is not asked: a process with a thread in there cannot end.
 fn is_locked(branch: &Path) -> bool {
-    if matches!(mounts::leads(branch), PathLocality::Away { .. }) {
+    if matches!(mounts::locate(branch), PathLocality::Away { .. }) {
         return true;
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -78,7 +78,7 @@ fn wait_for(
         } else if process.is_none() {
             return Ok(());
         }
-        match Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) {
+        match Client::new(&pool.socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status) {
             Ok(Answer::Status(status)) if status.ending && !concerns(Some(&status)) => return Ok(()),
             Ok(Answer::Status(status)) if status.ending => {}
             Ok(Answer::Status(status)) if status.detached => {
@@ -90,7 +90,7 @@ fn wait_for(
             }
             Ok(Answer::Status(_)) | Err(ClientError::NotAllowed { .. }) => return Ok(()),
             // It hangs in its last work, or in serving: then it still has its mount.
-            Err(ClientError::Silent { .. }) if mounts::pools().contains(&pool.mount) => return Ok(()),
+            Err(ClientError::NoAnswer { .. }) if mounts::pools().contains(&pool.mount) => return Ok(()),
             _ if !concerns(None) => return Ok(()),
             _ => {}
         }
@@ -105,11 +105,11 @@ fn wait_for(
         if has_ended(process.as_ref())? {
             return Ok(());
         }
-        if began.elapsed() > UNMOUNT_PATIENCE {
+        if began.elapsed() > UNMOUNT_TIMEOUT {
             bail!(
                 "the daemon of {} has not ended after {} s (see its log{}; the next mount repairs what it leaves)",
                 visible_path(&pool.mount),
-                UNMOUNT_PATIENCE.as_secs(),
+                UNMOUNT_TIMEOUT.as_secs(),
                 last_pid.map(|pid| format!("; `kill -9 {pid}` ends it")).unwrap_or_default()
             );
         }

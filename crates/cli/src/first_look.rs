@@ -7,12 +7,17 @@ use crate::advice::command;
 use crate::survey::{Contents, Root, Totals, walk};
 use crate::text::count;
 
-/// Somebody has ended it.
+/// The survey was stopped.
 struct Ended;
 
-/// Looks at all branches while `goes_on`, and says what there is to know; `None`: nothing, or it was ended. Only reads.
-/// The branches are given by name and open root: their paths may be hidden.
-pub(crate) fn look(branches: &[(String, OwnedFd)], config: &Path, goes_on: &dyn Fn() -> bool) -> Option<String> {
+/// Surveys all branches while `goes_on` returns true. Returns a message about what it found, or `None` if there is
+/// nothing to report or the survey was stopped. Only reads. Branches are given by name and open root, because their
+/// paths may be hidden.
+pub(crate) fn survey_branches(
+    branches: &[(String, OwnedFd)],
+    config: &Path,
+    goes_on: &dyn Fn() -> bool,
+) -> Option<String> {
     let root = |(name, root): &(String, OwnedFd)| {
         let path = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
         Root { name: name.clone(), path }
@@ -74,8 +79,8 @@ mod tests {
         let open = |dir: &tempfile::TempDir| ("disk".to_owned(), std::fs::File::open(dir.path()).unwrap().into());
         let roots = [open(&dirs[0]), open(&dirs[1])];
         let file = Path::new("/etc/pool.toml");
-        let found = look(&roots, file, &|| true).unwrap();
+        let found = survey_branches(&roots, file, &|| true).unwrap();
         assert!(found.contains("1 file on several branches") && found.contains("--import /etc/pool.toml"), "{found}");
-        assert_eq!(look(&roots, file, &|| false), None);
+        assert_eq!(survey_branches(&roots, file, &|| false), None);
     }
 }

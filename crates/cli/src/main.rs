@@ -65,13 +65,13 @@ EXAMPLES:
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    if let Some(answered) = probe::answer(&args, config::tell) {
+    if let Some(answered) = probe::run_child(&args, config::probe_to_json) {
         return answered;
     }
     let cli = match mount_helper::command_line(&args) {
         Some(Ok(args)) => Cli::parse_from(args),
         Some(Err(error)) => {
-            tell!("umbrella: {error}");
+            report!("umbrella: {error}");
             return ExitCode::from(2);
         }
         None => Cli::parse_from(args),
@@ -79,9 +79,9 @@ fn main() -> ExitCode {
     log_to_stderr(cli.verbose, cli.command.is_short());
     match cli.command.run(cli.verbose) {
         Ok(code) => code,
-        Err(error) if output::nobody_reads(&error) => ExitCode::SUCCESS,
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            tell!("umbrella: {}", output::visible_lines(&output::reasons(&error)));
+            report!("umbrella: {}", output::visible_lines(&output::reasons(&error)));
             ExitCode::FAILURE
         }
     }
@@ -103,7 +103,7 @@ fn log_to_stderr(verbose: u8, is_short: bool) {
     if is_short && verbose == 0 { log.event_format(PlainFormat).init() } else { log.init() }
 }
 
-/// What a command that somebody waits for has to say besides its result: no log, so without times.
+/// Messages of a command in the foreground, besides its result. It is no log, so they have no times.
 struct PlainFormat;
 
 impl<S, N> FormatEvent<S, N> for PlainFormat

@@ -30,7 +30,7 @@ use crate::text::visible_path;
 use crate::{config, first_look, mounts};
 
 /// How long the daemon may take to finish what is under way when it is asked to unmount.
-pub(crate) const UNMOUNT_PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// How often a tree that is busy is tried.
 const UNMOUNT_AGAIN: Duration = Duration::from_secs(1);
@@ -63,7 +63,7 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     }
     let is_import = !session.state_dir.exists() && spec.branches.iter().any(|branch| holds_files(&branch.path));
     let mounted = Arc::new(AtomicBool::new(false));
-    heed_signals(&session, Arc::clone(&mounted))?;
+    install_signal_handlers(&session, Arc::clone(&mounted))?;
     let Session { pool, state_dir, config, is_elsewhere, allow_missing, options, source, starter, trace_requests } =
         session;
     let socket = pool.socket.clone();
@@ -71,15 +71,16 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     let setback = Arc::clone(&failure);
     let ready = move || {
         mounted.store(true, Ordering::Relaxed);
-        if let Err(error) = after_mount(&pool, options, starter.as_ref()) {
+        if let Err(error) = finish_mount(&pool, options, starter.as_ref()) {
             tracing::error!("{error:#}; unmounting");
             let _ = setback.set(error);
-            ask_to_unmount(pool, mounted);
+            request_unmount(pool, mounted);
         }
     };
     let first_look: Option<umbrella_fs::mount::FirstLook> = is_import.then(|| {
         let config = config.clone();
-        Box::new(move |roots: &[_], goes_on: &dyn Fn() -> bool| first_look::look(roots, &config, goes_on)) as _
+        Box::new(move |roots: &[_], goes_on: &dyn Fn() -> bool| first_look::survey_branches(roots, &config, goes_on))
+            as _
     });
     let options = umbrella_fs::mount::Options {
         control_socket: socket,
@@ -96,10 +97,10 @@ pub(crate) fn serve(spec: PoolSpec, session: Session) -> anyhow::Result<()> {
     Arc::into_inner(failure).and_then(OnceLock::into_inner).map_or(Ok(()), Err)
 }
 
-/// Whether somebody's files are there. What may hang is not asked.
+/// Whether the directory holds files. What may hang is not asked.
 fn holds_files(branch: &Path) -> bool {
     let is_own = |name: &std::ffi::OsStr| name == umbrella_fs::branch::HIDDEN_DIR || name == "lost+found";
-    matches!(mounts::leads(branch), mounts::PathLocality::Here)
+    matches!(mounts::locate(branch), mounts::PathLocality::Here)
         && std::fs::read_dir(branch).is_ok_and(|names| names.flatten().any(|entry| !is_own(&entry.file_name())))
 }
 
@@ -111,7 +112,7 @@ fn private_dir(dir: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("the directory {}", visible_path(dir)))
 }
 
-fn after_mount(pool: &Pool, options: MountOptions, starter: Option<&Starter>) -> anyhow::Result<()> {
+fn finish_mount(pool: &Pool, options: MountOptions, starter: Option<&Starter>) -> anyhow::Result<()> {
     // A change of flags names them all.
     let had = mounts::at(&pool.mount).map(|mounted| mounted.options).unwrap_or_default();
     if let Some(flags) = options.flags(&had) {
@@ -120,23 +121,23 @@ fn after_mount(pool: &Pool, options: MountOptions, starter: Option<&Starter>) ->
             .with_context(|| format!("setting the mount options of {}", visible_path(&pool.mount)))?;
     }
     if let Some(starter) = starter {
-        starter.ready().context("the process that started the daemon is gone")?;
+        starter.report_ready().context("the process that started the daemon is gone")?;
     }
-    systemd::tell("READY=1");
+    systemd::notify("READY=1");
     Ok(())
 }
 
-/// Asks in a thread of its own: the caller may be the one that has to answer.
-fn ask_to_unmount(pool: Pool, mounted: Arc<AtomicBool>) {
+/// Requests the unmount from a separate thread, because the calling thread may have to serve the request.
+fn request_unmount(pool: Pool, mounted: Arc<AtomicBool>) {
     std::thread::spawn(move || unmount(&pool, &mounted));
 }
 
 /// Asks until it is done: what keeps the tree busy may end, and no second signal may come.
 fn unmount(pool: &Pool, mounted: &AtomicBool) {
-    systemd::tell("STOPPING=1");
+    systemd::notify("STOPPING=1");
     let mut told = false;
     loop {
-        match Client::new(&pool.socket).patience(UNMOUNT_PATIENCE).ask(&Request::Unmount { keep_staged: true }) {
+        match Client::new(&pool.socket).with_timeout(UNMOUNT_TIMEOUT).call(&Request::Unmount { keep_staged: true }) {
             // Before the mount there is nothing to unmount.
             Err(ClientError::NotRunning { .. }) if !mounted.load(Ordering::Relaxed) => std::process::exit(1),
             // A daemon that is already gone may hang up before it answers; later nobody answers.
@@ -156,11 +157,11 @@ fn unmount(pool: &Pool, mounted: &AtomicBool) {
 
 /// SIGTERM and SIGINT unmount; a second one detaches the mount and ends the program. SIGHUP reloads the configuration
 /// of a daemon, and ends a foreground mount, whose terminal is gone.
-fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<()> {
+fn install_signal_handlers(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let pool = session.pool.clone();
     let config = session.config.clone();
-    let in_background = session.starter.is_some() || systemd::listens();
+    let in_background = session.starter.is_some() || systemd::wants_notifications();
     let heed = move || {
         let mut asked = false;
         for signal in signals.forever() {
@@ -176,7 +177,7 @@ fn heed_signals(session: &Session, mounted: Arc<AtomicBool>) -> anyhow::Result<(
                 tracing::info!(
                     "signal received: finishing requests, then unmounting (a second signal detaches at once)"
                 );
-                ask_to_unmount(pool.clone(), Arc::clone(&mounted));
+                request_unmount(pool.clone(), Arc::clone(&mounted));
             }
         }
     };
@@ -189,7 +190,7 @@ fn reload(pool: &Pool, path: &Path) {
         Ok(config) => Box::new(config.spec),
         Err(errors) => return tracing::error!("not reloaded; the old configuration stays in force: {errors}"),
     };
-    match Client::new(&pool.socket).ask(&Request::RulesReload { spec, dry_run: false }) {
+    match Client::new(&pool.socket).call(&Request::RulesReload { spec, dry_run: false }) {
         Ok(Answer::Reloaded { changes, not_in_force }) => {
             let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
             tracing::info!(changes = changes.join("; "), "configuration reloaded");

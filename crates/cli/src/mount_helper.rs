@@ -39,11 +39,11 @@ pub(crate) fn command_line(args: &[OsString]) -> Option<Result<Vec<OsString>, He
     let (program, rest) = args.split_first()?;
     let name = Path::new(program).file_name().unwrap_or_default().as_bytes();
     let as_helper = [&b"mount.umbrella"[..], b"mount.fuse.umbrella", b"mount.fuse3.umbrella"].contains(&name);
-    (as_helper || as_program(rest)).then(|| translate(rest))
+    (as_helper || is_helper_call(rest)).then(|| translate(rest))
 }
 
-/// `CONFIG DIR -o ...`: a file that exists, or what can only be a path, where a subcommand would stand.
-fn as_program(args: &[OsString]) -> bool {
+/// Whether the arguments are those of mount(8): `CONFIG DIR -o ...`. In place of a subcommand they have a path.
+fn is_helper_call(args: &[OsString]) -> bool {
     let [config, directory, options, ..] = args else { return false };
     let path = Path::new(config);
     let is_path = path.components().count() > 1 || path.extension().is_some() || mounts::is_file(path);

@@ -24,8 +24,8 @@ const STAGING: &str = "umbrella-staging";
 
 /// How long a daemon may take to answer.
 const A_LOOK: Duration = Duration::from_secs(2);
-/// How long one may take whose files somebody names and wants to use.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a file system may take to answer when the user names files on it.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// As many symbolic links as the kernel follows.
 const MOST_LINKS: u32 = 40;
 
@@ -68,20 +68,20 @@ impl MountInfo {
 /// What was mounted last at exactly this path, if anything was. Asks the kernel only, never the file system.
 pub(crate) fn at(path: &Path) -> Option<MountInfo> {
     let table = std::fs::read("/proc/self/mountinfo").ok()?;
-    last_at(&table, path)
+    find_last(&table, path)
 }
 
 /// Where pools are mounted, whoever mounted them.
 pub(crate) fn pools() -> Vec<PathBuf> {
-    such(MountInfo::is_pool)
+    mount_points_where(MountInfo::is_pool)
 }
 
 /// Memory with the staged files of pools, mounted or not.
 pub(crate) fn staging_areas() -> Vec<PathBuf> {
-    such(|mounted| mounted.kind == "tmpfs" && mounted.source == STAGING)
+    mount_points_where(|mounted| mounted.kind == "tmpfs" && mounted.source == STAGING)
 }
 
-fn such(wanted: impl Fn(&MountInfo) -> bool) -> Vec<PathBuf> {
+fn mount_points_where(wanted: impl Fn(&MountInfo) -> bool) -> Vec<PathBuf> {
     let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let mounts = table.split(|byte| *byte == b'\n').filter_map(parse);
     mounts.filter(|(_, mounted)| wanted(mounted)).map(|(at, _)| at).collect()
@@ -115,12 +115,12 @@ fn guarded_above<'a>(mounts: &'a [(PathBuf, MountInfo)], path: &Path) -> Option<
     deepest_above(mounts, path).filter(|(_, mounted)| is_guarded(&mounted.kind))
 }
 
-/// Where a path leads. Follows symbolic links one by one, and stops in front of a file system whose calls may hang.
-pub(crate) fn leads(path: &Path) -> PathLocality {
-    leads_by(&all(), path)
+/// Where a path lies. Follows symbolic links one by one, and stops in front of a file system whose calls may hang.
+pub(crate) fn locate(path: &Path) -> PathLocality {
+    locate_by(&all(), path)
 }
 
-fn leads_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> PathLocality {
+fn locate_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> PathLocality {
     let Ok(path) = std::path::absolute(path) else { return PathLocality::Here };
     let (mut done, mut links) = (PathBuf::new(), 0);
     let parts = |path: &Path| path.components().map(|part| part.as_os_str().to_owned()).collect::<VecDeque<OsString>>();
@@ -154,17 +154,17 @@ fn leads_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> PathLocality {
 /// The path without symbolic links, as [`umbrella_fs::spec::resolve`] has it. What lies on a file system that does not
 /// answer is kept as it is.
 pub(crate) fn resolve(path: &Path) -> PathBuf {
-    match leads(path) {
+    match locate(path) {
         PathLocality::Here => umbrella_fs::spec::resolve(path),
         PathLocality::Away { path, .. } => {
-            probe::look_at(ProbeKind::Resolve, &path, A_LOOK).map_or(path, |resolved: Resolved| resolved.path)
+            probe::inspect_path(ProbeKind::Resolve, &path, A_LOOK).map_or(path, |resolved: Resolved| resolved.path)
         }
     }
 }
 
 /// Free bytes for unprivileged users on a file system that may hang, if it answers within a moment.
 pub(crate) fn free_at(path: &Path) -> Option<u64> {
-    match probe::ask(Question::Space, path, A_LOOK) {
+    match probe::query(Question::Space, path, A_LOOK) {
         ProbeReply::Yes(found) => Some(found.free),
         ProbeReply::No(_) | ProbeReply::Silent => None,
     }
@@ -173,8 +173,8 @@ pub(crate) fn free_at(path: &Path) -> Option<u64> {
 /// What is at a path, if that can be found out within a moment. Where the file system may hang, a process of its own
 /// looks.
 pub(crate) fn found_at(path: &Path) -> ProbeReply {
-    match leads(path) {
-        PathLocality::Away { path, .. } => probe::ask(Question::Stat, &path, A_LOOK),
+    match locate(path) {
+        PathLocality::Away { path, .. } => probe::query(Question::Stat, &path, A_LOOK),
         PathLocality::Here => match std::fs::metadata(path) {
             Ok(data) => ProbeReply::Yes(probe::found(&data)),
             Err(error) => ProbeReply::No(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
@@ -200,11 +200,11 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
     }
     let Some(identity) = identity else { return false };
     let same = |found: Found| (found.device, found.inode) == (identity.device, identity.inode);
-    match leads(other) {
+    match locate(other) {
         // A file on another file system is another file: that one need not be asked.
         PathLocality::Away { mounted, .. } if mounted.device != identity.device => false,
         // Where it cannot be told, both had better not be used.
-        PathLocality::Away { path, .. } => match probe::ask(Question::Stat, &path, A_LOOK) {
+        PathLocality::Away { path, .. } => match probe::query(Question::Stat, &path, A_LOOK) {
             ProbeReply::Yes(found) => same(found),
             ProbeReply::No(_) => false,
             ProbeReply::Silent => true,
@@ -213,29 +213,30 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
     }
 }
 
-/// Fails if a path lies on a file system that does not answer: a process that used it would hang, and could not be
-/// ended.
-pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
-    silence(path).map_or(Ok(()), |silence| bail!("{} {silence}", visible_path(path)))
+/// Fails if a path lies on a file system that does not answer. A process that used it would hang, and could not be
+/// killed.
+pub(crate) fn refuse_unresponsive(path: &Path) -> anyhow::Result<()> {
+    describe_unresponsive(path).map_or(Ok(()), |silence| bail!("{} {silence}", visible_path(path)))
 }
 
-/// On which file system a path lies that does not answer, and what to do, if it does not.
-pub(crate) fn silence(path: &Path) -> Option<String> {
-    let PathLocality::Away { path, mounted, at } = leads(path) else { return None };
+/// If the file system of a path does not answer: a message that names it and says what to do.
+pub(crate) fn describe_unresponsive(path: &Path) -> Option<String> {
+    let PathLocality::Away { path, mounted, at } = locate(path) else { return None };
     let (at, kind) = (visible_path(&at), visible(&mounted.kind));
-    (!answers(&path, PATIENCE)).then(|| {
+    (!is_responsive(&path, TIMEOUT)).then(|| {
         format!(
             "lies on {at} ({kind}), which did not answer within {} s; check its daemon or server, or unmount it (`umount -l {at}`)",
-            PATIENCE.as_secs()
+            TIMEOUT.as_secs()
         )
     })
 }
 
-/// Whether what a path lies on answers in time; what cannot hang does. What the kernel keeps of its files is no answer.
-pub(crate) fn answers(path: &Path, limit: Duration) -> bool {
-    match leads(path) {
+/// Whether the file system of a path answers in time. One that cannot hang always does. The kernel's cache of its files
+/// does not count as an answer.
+pub(crate) fn is_responsive(path: &Path, limit: Duration) -> bool {
+    match locate(path) {
         PathLocality::Here => true,
-        PathLocality::Away { path, .. } => probe::ask(Question::Space, &path, limit) != ProbeReply::Silent,
+        PathLocality::Away { path, .. } => probe::query(Question::Space, &path, limit) != ProbeReply::Silent,
     }
 }
 
@@ -244,7 +245,7 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     if !at(path).is_some_and(|mounted| mounted.kind.starts_with("fuse")) {
         return false;
     }
-    probe::ask(Question::Space, path, A_LOOK) == ProbeReply::No(Errno::NOTCONN)
+    probe::query(Question::Space, path, A_LOOK) == ProbeReply::No(Errno::NOTCONN)
 }
 
 /// Takes the tree away; with `force`, requests that hang fail at once. Users other than root go through `fusermount3`.
@@ -263,7 +264,7 @@ fn fusermount(path: &Path) -> io::Result<()> {
 
 /// `36 35 98:0 /mnt1 /mnt\040two rw,noatime master:1 - ext3 /dev/root rw`: the mount point is the fifth word, the
 /// options of the mount are the sixth, and the type is the first after the lone dash.
-fn last_at(table: &[u8], path: &Path) -> Option<MountInfo> {
+fn find_last(table: &[u8], path: &Path) -> Option<MountInfo> {
     let mut lines = table.split(|byte| *byte == b'\n').filter_map(parse);
     lines.rfind(|(mount_point, _)| mount_point == path).map(|(_, mounted)| mounted)
 }
@@ -310,7 +311,7 @@ mod tests {
         std::os::unix::fs::symlink("round", dir.join("round")).unwrap();
         let far = format!("36 35 0:33 / {} rw - fuse.sshfs source rw", dir.join("far").display());
         let mounts: Vec<_> = parse(far.as_bytes()).into_iter().collect();
-        let path = |path: &str| match leads_by(&mounts, &dir.join(path)) {
+        let path = |path: &str| match locate_by(&mounts, &dir.join(path)) {
             PathLocality::Away { path, mounted, .. } => Some((path, mounted.device)),
             PathLocality::Here => None,
         };
@@ -326,7 +327,7 @@ mod tests {
 
     #[test]
     fn the_topmost_mount_counts() {
-        let kind = |path: &str| last_at(TABLE, Path::new(path)).map(|mounted| mounted.kind);
+        let kind = |path: &str| find_last(TABLE, Path::new(path)).map(|mounted| mounted.kind);
         assert_eq!(kind("/srv/my pool").as_deref(), Some("fuse.umbrella"));
         assert_eq!(kind("/").as_deref(), Some("ext4"));
     }
@@ -334,12 +335,12 @@ mod tests {
     #[test]
     fn the_options_are_those_of_the_mount() {
         let table = &TABLE[..TABLE.windows(4).position(|word| word == b"\n40 ").unwrap()];
-        assert_eq!(last_at(table, Path::new("/srv/my pool")).unwrap().options, ["rw", "noatime"]);
+        assert_eq!(find_last(table, Path::new("/srv/my pool")).unwrap().options, ["rw", "noatime"]);
     }
 
     #[test]
     fn a_directory_in_a_mount_is_no_mount() {
-        assert_eq!(last_at(TABLE, Path::new("/srv")), None);
+        assert_eq!(find_last(TABLE, Path::new("/srv")), None);
     }
 
     #[test]

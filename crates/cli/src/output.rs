@@ -8,8 +8,8 @@ use thiserror::Error;
 use crate::advice::advice;
 use crate::text::visible;
 
-/// Writes a line for people to standard error, and goes on if that cannot be written.
-macro_rules! tell {
+/// Writes a line to standard error. Ignores errors of that.
+macro_rules! report {
     ($($argument:tt)*) => {{
         use ::std::io::Write as _;
         let _ = ::std::writeln!(::std::io::stderr(), $($argument)*);
@@ -66,7 +66,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), OutputError> {
     line(&serde_json::to_string(value).map_err(|error| OutputError { source: error.into() })?)
 }
 
-/// The error and its reasons, without those that are in the text already, and what to do about it.
+/// The error, its reasons, and what to do about it. Omits a reason that the text contains already.
 pub(crate) fn reasons(error: &anyhow::Error) -> String {
     let told = error.chain().map(ToString::to_string).fold(String::new(), |told, reason| match told.as_str() {
         "" => reason,
@@ -79,14 +79,14 @@ pub(crate) fn reasons(error: &anyhow::Error) -> String {
     }
 }
 
-/// A text of several lines in which nothing steers the terminal: names and contents of files may stand in it.
+/// A text of several lines without control characters of the terminal. It may contain names and contents of files.
 pub(crate) fn visible_lines(text: &str) -> String {
     let line = |line: &str| line.split('\t').map(visible).collect::<Vec<_>>().join("\t");
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether the reason for an error is only that nobody reads any more.
-pub(crate) fn nobody_reads(error: &anyhow::Error) -> bool {
+/// Whether the error is only that the reader of the output has gone.
+pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<OutputError>().is_some_and(|error| error.source.kind() == io::ErrorKind::BrokenPipe)
 }
 
@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn only_a_broken_pipe_of_the_output_is_quiet() {
         let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(nobody_reads(&OutputError { source: broken() }.into()));
-        assert!(!nobody_reads(&broken().into()));
-        assert!(!nobody_reads(&OutputError { source: io::ErrorKind::StorageFull.into() }.into()));
+        assert!(is_broken_pipe(&OutputError { source: broken() }.into()));
+        assert!(!is_broken_pipe(&broken().into()));
+        assert!(!is_broken_pipe(&OutputError { source: io::ErrorKind::StorageFull.into() }.into()));
     }
 }

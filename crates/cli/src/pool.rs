@@ -23,8 +23,8 @@ use crate::mounts;
 use crate::probe::ProbeReply;
 use crate::text::visible_path;
 
-/// How long a daemon may take to say how it is: one that hangs is dealt with all the same.
-pub(crate) const GLANCE: Duration = Duration::from_secs(3);
+/// How long a daemon may take to report its status. Commands go on without the status of one that hangs.
+pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest path of a Unix socket, without the final NUL.
 const LONGEST_SOCKET: usize = 107;
 
@@ -47,8 +47,8 @@ pub(crate) enum PoolError {
     #[error(
         "the daemon of {} is gone and left a dead mount: mount the pool again with `umbrella mount CONFIG`, or remove \
         it with `umbrella unmount`{}",
-        shown(mounts).join(", "),
-        left_in(areas).map(|left| format!("; {left}")).unwrap_or_default()
+        visible_paths(mounts).join(", "),
+        describe_leftovers(areas).map(|left| format!("; {left}")).unwrap_or_default()
     )]
     Dead {
         /// The mount points.
@@ -59,9 +59,9 @@ pub(crate) enum PoolError {
     /// Nothing is mounted, but branches are still hidden.
     #[error(
         "no pool is mounted, but a daemon left these paths hidden (they show an empty directory): {}; show them again with {}{}",
-        shown(covers.iter().map(|cover| &cover.path)).join(", "),
+        visible_paths(covers.iter().map(|cover| &cover.path)).join(", "),
         pools_of(covers).iter().map(|pool| command(["unmount", &pool.to_string_lossy()])).collect::<Vec<_>>().join(", "),
-        left_in(areas).map(|left| format!("; {left}")).unwrap_or_default()
+        describe_leftovers(areas).map(|left| format!("; {left}")).unwrap_or_default()
     )]
     Covered {
         /// What hides them.
@@ -76,7 +76,7 @@ pub(crate) enum PoolError {
         mounts: String,
     },
     /// More than one is.
-    #[error("{} pools are mounted; name one: {}", .mounts.len(), shown(mounts).join(", "))]
+    #[error("{} pools are mounted; name one: {}", .mounts.len(), visible_paths(mounts).join(", "))]
     Several {
         /// Their mount points.
         mounts: Vec<PathBuf>,
@@ -125,27 +125,27 @@ impl Pool {
 
     /// Its state, when its tree is away while the daemon still serves open files. One that hangs does not say.
     pub(crate) fn detached(&self) -> Option<Box<Status>> {
-        match Client::new(&self.socket).patience(GLANCE).ask(&Request::Status) {
+        match Client::new(&self.socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status) {
             Ok(Answer::Status(status)) if status.detached => Some(status),
             _ => None,
         }
     }
 }
 
-/// What hides branches although nothing is mounted any more. Others may have pools of their own elsewhere.
-pub(crate) fn left_covers() -> Vec<Cover> {
+/// Covers that hide branches although their pool is no longer mounted. Ignores covers of other users.
+pub(crate) fn leftover_covers() -> Vec<Cover> {
     let mut covers = cover::all();
     if covers.is_empty() {
         return covers;
     }
     let mounted = mounts::pools();
     let is_own = |cover: &Cover| state_dir(&cover.pool).exists();
-    covers.retain(|cover| is_left(cover) && is_own(cover) && !mounted.contains(&cover.pool));
+    covers.retain(|cover| is_leftover(cover) && is_own(cover) && !mounted.contains(&cover.pool));
     covers
 }
 
 /// Whether the daemon that made it is gone.
-pub(crate) fn is_left(cover: &Cover) -> bool {
+pub(crate) fn is_leftover(cover: &Cover) -> bool {
     !client::is_listening(&Pool::at(&cover.pool).socket)
 }
 
@@ -153,10 +153,10 @@ fn pools_of(covers: &[Cover]) -> BTreeSet<&PathBuf> {
     covers.iter().map(|cover| &cover.pool).collect()
 }
 
-/// What memory that a dead daemon left may hold, and what to do about it.
-pub(crate) fn left_in(areas: &[PathBuf]) -> Option<String> {
+/// The message about staging areas of a dead daemon: what they may hold, and what to do. `None` if there are none.
+pub(crate) fn describe_leftovers(areas: &[PathBuf]) -> Option<String> {
     (!areas.is_empty()).then(|| {
-        let areas = shown(areas).join(", ");
+        let areas = visible_paths(areas).join(", ");
         format!("staged files wait in memory ({areas}): mount the pool again before you switch the machine off")
     })
 }
@@ -165,7 +165,8 @@ pub(crate) fn left_in(areas: &[PathBuf]) -> Option<String> {
 pub(crate) fn orphaned_areas() -> Vec<PathBuf> {
     let mut areas = mounts::staging_areas();
     for mount in if areas.is_empty() { BTreeSet::new() } else { listening() } {
-        if let Ok(Answer::Status(status)) = Client::new(&Pool::at(&mount).socket).patience(GLANCE).ask(&Request::Status)
+        if let Ok(Answer::Status(status)) =
+            Client::new(&Pool::at(&mount).socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status)
         {
             areas.retain(|area| status.staging.as_ref().is_none_or(|staging| staging.path != *area));
         }
@@ -181,26 +182,26 @@ pub(crate) fn orphaned_areas_of(mount: &Path) -> Vec<PathBuf> {
 }
 
 /// Paths for people.
-fn shown<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
+fn visible_paths<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> Vec<String> {
     paths.into_iter().map(|path| visible_path(path)).collect()
 }
 
 /// The pool that `given` names; or the only one mounted, or of several the one that holds the current directory.
 pub(crate) fn find(given: Option<&Path>) -> Result<Pool, PoolError> {
-    let Some(given) = given else { return only_mounted() };
+    let Some(given) = given else { return single_mounted() };
     if let Some(pool) = holding(given)? {
         return Ok(pool);
     }
     match mounts::found_at(given) {
         ProbeReply::Yes(found) if found.is_file => return configured(&config::read(given)?.spec.mount),
         ProbeReply::Silent => {
-            let silence = mounts::silence(given).unwrap_or_default();
+            let silence = mounts::describe_unresponsive(given).unwrap_or_default();
             return Err(PoolError::Silent { path: visible_path(given), silence });
         }
         ProbeReply::Yes(_) | ProbeReply::No(_) => {}
     }
     let given_path = absolute(given)?;
-    if left_covers().iter().any(|cover| cover.pool == given_path) {
+    if leftover_covers().iter().any(|cover| cover.pool == given_path) {
         return Ok(Pool::at(&given_path));
     }
     Err(PoolError::NotAPool { path: visible_path(given), mounted: mounted() })
@@ -212,14 +213,14 @@ pub(crate) fn mounted() -> String {
     if mounts.is_empty() {
         "; no pool is mounted (start one with `umbrella mount CONFIG`)".to_owned()
     } else {
-        format!("; mounted: {}", shown(&mounts).join(", "))
+        format!("; mounted: {}", visible_paths(&mounts).join(", "))
     }
 }
 
 /// The pool that a configuration says to mount at `mount`.
 pub(crate) fn configured(mount: &Path) -> Result<Pool, PoolError> {
     let pool = Pool::at(&mounts::resolve(mount));
-    if !pool.socket.exists() && of_others().contains(&pool.mount) {
+    if !pool.socket.exists() && foreign_pools().contains(&pool.mount) {
         return Err(PoolError::NotOurs { mounts: visible_path(&pool.mount) });
     }
     Ok(pool)
@@ -233,7 +234,7 @@ pub(crate) fn holding(path: &Path) -> Result<Option<Pool>, PoolError> {
     if let Some(pool) = held(&plain).or_else(|| held(&mounts::resolve(&plain))) {
         return Ok(Some(pool));
     }
-    match of_others().into_iter().find(|mount| plain.starts_with(mount)) {
+    match foreign_pools().into_iter().find(|mount| plain.starts_with(mount)) {
         Some(mount) => Err(PoolError::NotOurs { mounts: visible_path(&mount) }),
         None => Ok(None),
     }
@@ -251,9 +252,10 @@ pub(crate) fn inside(pool: &Pool, path: &Path) -> Result<Option<PathBuf>, PoolEr
 }
 
 /// The pool and branch that have `path` on their disk, and its path through the mount.
-pub(crate) fn on_a_branch(path: &Path) -> Option<(Pool, String, PathBuf)> {
+pub(crate) fn find_on_branch(path: &Path) -> Option<(Pool, String, PathBuf)> {
     listening().iter().map(|mount| Pool::at(mount)).find_map(|pool| {
-        let Ok(Answer::Status(status)) = Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) else {
+        let Ok(Answer::Status(status)) = Client::new(&pool.socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status)
+        else {
             return None;
         };
         let mut branches = status.branches.into_iter();
@@ -265,15 +267,15 @@ pub(crate) fn on_a_branch(path: &Path) -> Option<(Pool, String, PathBuf)> {
     })
 }
 
-fn only_mounted() -> Result<Pool, PoolError> {
+fn single_mounted() -> Result<Pool, PoolError> {
     let mounts: Vec<PathBuf> = listening().into_iter().collect();
     match mounts.as_slice() {
         [] => {
-            let others = of_others();
+            let others = foreign_pools();
             if others.is_empty() {
-                return Err(none_alive());
+                return Err(no_daemon_error());
             }
-            Err(PoolError::NotOurs { mounts: shown(&others).join(", ") })
+            Err(PoolError::NotOurs { mounts: visible_paths(&others).join(", ") })
         }
         [mount] => Ok(Pool::at(mount)),
         several => {
@@ -285,7 +287,7 @@ fn only_mounted() -> Result<Pool, PoolError> {
     }
 }
 
-/// What is wrong when nobody answers for a pool that is mounted: its daemon was killed.
+/// The error when no daemon answers for a mounted pool: its daemon was killed.
 pub(crate) fn is_alive(pool: &Pool) -> Result<(), PoolError> {
     if client::is_refused(&pool.socket) && mounts::pools().contains(&pool.mount) {
         return Err(PoolError::Dead { mounts: vec![pool.mount.clone()], areas: orphaned_areas_of(&pool.mount) });
@@ -293,24 +295,24 @@ pub(crate) fn is_alive(pool: &Pool) -> Result<(), PoolError> {
     Ok(())
 }
 
-/// No daemon listens: nothing is mounted, or what is has lost its daemon. The mounts themselves are not asked, since
-/// that may hang.
-fn none_alive() -> PoolError {
+/// The error when no daemon listens: nothing is mounted, or the mounted pools have lost their daemons. It does not ask
+/// the mounts, because that may hang.
+fn no_daemon_error() -> PoolError {
     let dead = mounts::pools().into_iter().filter(|mount| Pool::at(mount).socket.exists());
     let dead: Vec<PathBuf> = dead.collect();
     let areas = mounts::staging_areas();
-    let covers = left_covers();
+    let covers = leftover_covers();
     match (dead.is_empty(), areas.is_empty(), covers.is_empty()) {
         (false, ..) => PoolError::Dead { mounts: dead, areas },
         (true, _, false) => PoolError::Covered { covers, areas },
-        (true, false, true) => PoolError::Waiting { areas: shown(&areas).join(", ") },
+        (true, false, true) => PoolError::Waiting { areas: visible_paths(&areas).join(", ") },
         (true, true, true) => PoolError::NoneMounted,
     }
 }
 
-/// Pools that the kernel knows and whose daemons would not hear this user. To root, a mount without its socket is not
-/// another's.
-fn of_others() -> Vec<PathBuf> {
+/// Mounted pools whose daemons this user may not call. For root there are none: a mount without its socket has lost its
+/// daemon.
+fn foreign_pools() -> Vec<PathBuf> {
     if rustix::process::geteuid().is_root() { Vec::new() } else { mounts::pools() }
 }
 
@@ -332,7 +334,7 @@ fn mount_of(socket: &Path) -> Option<PathBuf> {
     if Pool::at(&mount).socket == socket {
         return Some(mount);
     }
-    match Client::new(socket).patience(GLANCE).ask(&Request::Status) {
+    match Client::new(socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status) {
         Ok(Answer::Status(status)) => Some(status.mount),
         _ => None,
     }
@@ -399,7 +401,7 @@ fn socket_in(dir: &Path, mount: &Path) -> PathBuf {
     }
     let ending = format!("-{:016x}.sock", fnv1a(mount.as_os_str().as_bytes()));
     let room = LONGEST_SOCKET.saturating_sub(dir.as_os_str().len() + 1 + ending.len());
-    dir.join(format!("{}{ending}", cut(&escape(mount), room)))
+    dir.join(format!("{}{ending}", truncate(&escape(mount), room)))
 }
 
 /// The escaped mount point, cut to what a directory entry can hold.
@@ -409,11 +411,11 @@ fn short_name(mount: &Path) -> String {
     if escaped.len() <= LONGEST_NAME {
         return escaped;
     }
-    format!("{}-{:016x}", cut(&escaped, LONGEST_NAME), fnv1a(mount.as_os_str().as_bytes()))
+    format!("{}-{:016x}", truncate(&escaped, LONGEST_NAME), fnv1a(mount.as_os_str().as_bytes()))
 }
 
 /// The first `room` bytes. The text is ASCII, as [`escape`] makes it.
-fn cut(escaped: &str, room: usize) -> &str {
+fn truncate(escaped: &str, room: usize) -> &str {
     escaped.get(..room.min(escaped.len())).unwrap_or_default()
 }
 

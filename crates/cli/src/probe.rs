@@ -136,8 +136,8 @@ pub(crate) enum ProbeReply {
 /// What the process says: what it found, or an error number.
 type HelperResult = Result<Found, i32>;
 
-/// Asks, and waits for the reply for at most `limit`.
-pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> ProbeReply {
+/// Queries a path in a child process. Waits for the reply for at most `limit`.
+pub(crate) fn query(question: Question, path: &Path, limit: Duration) -> ProbeReply {
     match run(question.word(), path, limit) {
         Some(HelperResult::Ok(found)) => ProbeReply::Yes(found),
         Some(HelperResult::Err(error)) => ProbeReply::No(Errno::from_raw_os_error(error)),
@@ -145,8 +145,8 @@ pub(crate) fn ask(question: Question, path: &Path, limit: Duration) -> ProbeRepl
     }
 }
 
-/// Has a process look at a path; nothing if it does not say in time what it found.
-pub(crate) fn look_at<T: DeserializeOwned>(look: ProbeKind, path: &Path, limit: Duration) -> Option<T> {
+/// Inspects a path in a child process. `None` if the child does not reply within `limit`.
+pub(crate) fn inspect_path<T: DeserializeOwned>(look: ProbeKind, path: &Path, limit: Duration) -> Option<T> {
     run(look.word(), path, limit)
 }
 
@@ -163,7 +163,7 @@ fn run<T: DeserializeOwned>(word: &str, path: &Path, limit: Duration) -> Option<
         .spawn();
     // Without a process nothing can be asked safely.
     let mut child = child.ok()?;
-    let said = listen(&mut child, Instant::now() + limit);
+    let said = read_reply(&mut child, Instant::now() + limit);
     if said.is_none() {
         let _ = child.kill();
     }
@@ -174,8 +174,8 @@ fn run<T: DeserializeOwned>(word: &str, path: &Path, limit: Duration) -> Option<
     said
 }
 
-/// Reads what the process says until it has said all.
-fn listen<T: DeserializeOwned>(child: &mut Child, until: Instant) -> Option<T> {
+/// Reads the child's reply.
+fn read_reply<T: DeserializeOwned>(child: &mut Child, until: Instant) -> Option<T> {
     let mut pipe = child.stdout.take()?;
     let mut said = Vec::new();
     loop {
@@ -195,10 +195,10 @@ fn listen<T: DeserializeOwned>(child: &mut Child, until: Instant) -> Option<T> {
     }
 }
 
-/// The other side: answers if this process was started to ask. `tell` says as JSON what a look finds.
-pub(crate) fn answer(
+/// The child's side: replies if this process was started as a probe. `inspect_as_json` inspects a path.
+pub(crate) fn run_child(
     args: &[std::ffi::OsString],
-    tell: impl Fn(ProbeKind, &Path) -> serde_json::Result<String>,
+    inspect_as_json: impl Fn(ProbeKind, &Path) -> serde_json::Result<String>,
 ) -> Option<ExitCode> {
     let [_, option, word, path] = args else { return None };
     if option != OPTION {
@@ -207,10 +207,10 @@ pub(crate) fn answer(
     let path = Path::new(path);
     let known = ProbeKind::ALL.iter().find(|(_, known)| word == known);
     let said = if let Some((asked, _)) = known {
-        tell(*asked, path)
+        inspect_as_json(*asked, path)
     } else {
         let (question, _) = Question::ALL.iter().find(|(_, known)| word == known)?;
-        let said: HelperResult = look(*question, path).map_err(|error| error.raw_os_error().unwrap_or(0));
+        let said: HelperResult = inspect(*question, path).map_err(|error| error.raw_os_error().unwrap_or(0));
         serde_json::to_string(&said)
     };
     let said = said.unwrap_or_default();
@@ -218,7 +218,7 @@ pub(crate) fn answer(
     Some(if said.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn look(question: Question, path: &Path) -> std::io::Result<Found> {
+fn inspect(question: Question, path: &Path) -> std::io::Result<Found> {
     if question == Question::Space {
         // Of its space the kernel keeps nothing, as it does of attributes.
         let space = rustix::fs::statvfs(path)?;
@@ -260,8 +260,8 @@ mod tests {
     fn only_the_process_that_was_started_to_ask_answers() {
         let args = |words: &[&str]| words.iter().map(std::ffi::OsString::from).collect::<Vec<_>>();
         let nothing = |_: ProbeKind, _: &Path| Ok(String::new());
-        assert!(answer(&args(&["umbrella", "status", "--probe", "/"]), nothing).is_none());
-        assert!(answer(&args(&["umbrella", "--probe", "what", "/"]), nothing).is_none());
+        assert!(run_child(&args(&["umbrella", "status", "--probe", "/"]), nothing).is_none());
+        assert!(run_child(&args(&["umbrella", "--probe", "what", "/"]), nothing).is_none());
     }
 
     #[test]
@@ -269,14 +269,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         let held = File::create(&file).unwrap();
-        let seen = look(Question::Stat, &file).unwrap();
+        let seen = inspect(Question::Stat, &file).unwrap();
         assert_eq!((seen.device, seen.inode), (held.metadata().unwrap().dev(), held.metadata().unwrap().ino()));
-        assert!(look(Question::LockExclusive, &file).is_ok());
+        assert!(inspect(Question::LockExclusive, &file).is_ok());
         rustix::fs::flock(&held, FlockOperation::NonBlockingLockShared).unwrap();
-        assert!(look(Question::LockShared, &file).is_ok());
-        let locked = look(Question::LockExclusive, &file).unwrap_err();
+        assert!(inspect(Question::LockShared, &file).is_ok());
+        let locked = inspect(Question::LockExclusive, &file).unwrap_err();
         assert_eq!(locked.raw_os_error(), Some(Errno::AGAIN.raw_os_error()));
-        let missing = look(Question::Stat, &dir.path().join("missing")).unwrap_err();
+        let missing = inspect(Question::Stat, &dir.path().join("missing")).unwrap_err();
         assert_eq!(missing.raw_os_error(), Some(Errno::NOENT.raw_os_error()));
     }
 }

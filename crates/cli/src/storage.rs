@@ -68,8 +68,8 @@ impl Storage {
     }
 }
 
-/// Looks at a directory. Its file system is asked, so it must be one that answers.
-pub(crate) fn look(path: &Path) -> std::io::Result<Storage> {
+/// Inspects a directory. Calls its file system, which must answer.
+pub(crate) fn inspect(path: &Path) -> std::io::Result<Storage> {
     let data = fs::metadata(path)?;
     let path = path.canonicalize()?;
     if let Some(pool) = umbrella_fs::branch::cover::pool_over(&path) {
@@ -103,13 +103,13 @@ pub(crate) fn mounted_disks() -> Vec<Storage> {
     let mut disks = Vec::new();
     for (at, mounted) in mounts::all() {
         if is_data(&at, &mounted) && seen.insert(mounted.device) {
-            disks.extend(look(&at));
+            disks.extend(inspect(&at));
         }
     }
     disks
 }
 
-/// Whether somebody's files may lie there.
+/// Whether the mount may hold user data.
 fn is_data(at: &Path, mounted: &MountInfo) -> bool {
     const KINDS: [&str; 8] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "jfs", "bcachefs"];
     const SYSTEM: [&str; 9] = ["/boot", "/efi", "/usr", "/var", "/etc", "/home", "/snap", "/run", "/nix"];
@@ -146,13 +146,13 @@ fn disks_of(sys: &Path, device: u64, source: &str) -> BTreeSet<PathBuf> {
     let mut disks = BTreeSet::new();
     // Devices on devices are few; a ring would be the kernel's mistake.
     for _ in 0..16 {
-        devices = devices.into_iter().flat_map(|device| below(device, &mut disks)).collect();
+        devices = devices.into_iter().flat_map(|device| underlying_devices(device, &mut disks)).collect();
     }
     disks
 }
 
-/// What a device is made of; a whole disk goes to the disks.
-fn below(device: PathBuf, disks: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
+/// The devices directly below a device. Adds a whole disk to `disks`.
+fn underlying_devices(device: PathBuf, disks: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let slaves = fs::read_dir(device.join("slaves")).into_iter().flatten().flatten();
     let slaves: Vec<PathBuf> = slaves.filter_map(|slave| fs::canonicalize(slave.path()).ok()).collect();
     if !slaves.is_empty() {

@@ -1,16 +1,16 @@
-//! Word to systemd, when it started this program and wants to know (`Type=notify`).
+//! Notifications to systemd, for a service of `Type=notify`.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Whether systemd wants to know.
-pub(crate) fn listens() -> bool {
+/// Whether systemd expects notifications.
+pub(crate) fn wants_notifications() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
-/// Says where the service is; see sd_notify(3).
-pub(crate) fn tell(state: &str) {
+/// Sends the state of the service to systemd; see sd_notify(3).
+pub(crate) fn notify(state: &str) {
     let Some(address) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = match address.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name),

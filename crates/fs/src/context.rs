@@ -35,7 +35,7 @@ pub trait Kernel: Send + Sync {
     fn gives_passthrough(&self) -> bool;
     /// Lets the kernel reach this file past the daemon for as long as the token lives.
     fn register(&self, file: BorrowedFd<'_>) -> std::io::Result<PassthroughToken>;
-    /// Whether the mount is still in use: in the tree, or detached with somebody in it.
+    /// Whether the mount is still in use: mounted, or detached with open files.
     fn is_mounted(&self) -> bool;
     /// How requests come.
     fn transport(&self) -> TransportStatus;
@@ -96,7 +96,7 @@ impl Context {
         self.settings.load()
     }
 
-    /// Other settings hold from now on.
+    /// Applies other settings.
     pub(crate) fn configure(&self, spec: PoolSpec) {
         self.settings.store(Arc::new(settings_of(spec)));
         let _ = rustix::io::write(&self.reloads, &1_u64.to_ne_bytes());

@@ -50,7 +50,7 @@ pub type FirstLook = Box<dyn FnOnce(&[(String, OwnedFd)], &dyn Fn() -> bool) -> 
 /// 1. The kernel has no more requests (unmounted).
 /// 2. Staged files go to their branches.
 /// 3. The mover drops the copy under way, or finishes its commit.
-/// 4. The branches are let go.
+/// 4. The branches are closed.
 /// 5. The control socket closes. While it is there, the next mount knows what it waits for.
 pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     raise_limits();

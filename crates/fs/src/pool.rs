@@ -2,7 +2,7 @@
 //!
 //! - `context`: the configuration, figures, warnings, the kernel's side; `branch`: which branches there are; `area`:
 //!   what waits in memory
-//! - `write_back`: who writes a branch back; `placement`: where a file belongs
+//! - `write_back`: the flushers of branches; `placement`: where a file belongs
 //! - `tree`: nodes, directories, lookup, listings; `migrate`: files that go to another branch; `staging`: files that
 //!   leave memory
 //! - `io`: open files and attributes; `names`: changes of names; `admin`: branches that come and go, status
@@ -75,7 +75,7 @@ impl Pool {
         let state = &context.state;
         let PoolSpec { branches: specs, rules, access_times, .. } = spec;
         // Before the branches are used for the first time.
-        let disk_errors = DiskErrors::listen();
+        let disk_errors = DiskErrors::subscribe();
         let inodes = Arc::new(InodeMap::new());
         let branch = |(index, spec)| Branch::new(BranchId(index as u16), spec, Arc::clone(state));
         let mut branches: Vec<Arc<Branch>> = specs.into_iter().enumerate().map(branch).collect();
@@ -178,7 +178,7 @@ impl Pool {
         self.admin.answer(request, tell)
     }
 
-    /// Uses other rules from now on. Their counters begin at zero.
+    /// Replaces the rules. Their counters begin at zero.
     pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         self.placement.reload_rules(spec)?;
         self.migrate.forget_rests();
@@ -200,13 +200,13 @@ impl Pool {
         self.tree.readlink(node)
     }
 
-    /// Somebody opens a directory to list it. True: nobody else has it open for that.
+    /// Begins a listing of a directory. True: nobody else has it open for that.
     pub fn begin_listing(&self, node: NodeId) -> bool {
         self.tree.begin_listing(node)
     }
 
-    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it
-    /// was given this one.
+    /// Ends a listing. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was
+    /// given this one.
     pub fn end_listing(&self, node: NodeId) {
         self.tree.end_listing(node);
     }
@@ -243,7 +243,7 @@ impl Pool {
         self.migrate.drain(name, tell)
     }
 
-    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for callers that cannot
     /// wait for it.
     pub fn move_all_queued(&self) {
         self.migrate.move_all_queued();

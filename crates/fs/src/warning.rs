@@ -208,8 +208,8 @@ pub enum Warning {
     },
     /// The daemon may soon be without descriptors.
     #[error(
-        "the file limit is low: about {used} of {limit} descriptors are in use for files and directories; at the limit, further opens \
-         fail. Raise the daemon's hard limit (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
+        "the file limit is low: about {used} of {limit} descriptors are in use; raise the daemon's hard limit \
+        (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
     )]
     FewDescriptors {
         /// In use.

@@ -404,7 +404,7 @@ impl WriteBack {
             let synced = self.syncing_all(branch.id, || {
                 Ok(branch.noted(ErrorSource::Sync, branch.io(move |_| rustix::fs::syncfs(&*root)))?)
             });
-            synced.inspect_err(|_| online.unsynced.give_back(taken))
+            synced.inspect_err(|_| online.unsynced.restore(taken))
         };
         let branches = self.branches.list.load();
         std::thread::scope(|scope| {

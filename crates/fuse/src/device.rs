@@ -91,7 +91,7 @@ impl Device {
         if written == length { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
     }
 
-    /// Asks for what the kernel has cached of a node. It comes as a NOTIFY_REPLY with the returned id.
+    /// Requests the data that the kernel has cached of a node. It arrives as a NOTIFY_REPLY with the returned id.
     pub(crate) fn retrieve(&self, node: u64, offset: u64, size: u32) -> io::Result<u64> {
         self.send_retrieve(RETRIEVE, node, offset, size)
     }

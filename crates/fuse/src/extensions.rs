@@ -30,7 +30,7 @@ pub struct SecurityContext<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Takes them from the end of a request's payload.
+    /// Parses the extensions at the end of a request's payload.
     pub(crate) fn take(body: &mut Body<'a>, header: &abi::InHeader) -> Parsed<Extensions<'a>> {
         Extensions::parse(body.last(usize::from(header.total_extlen) * 8)?)
     }

@@ -35,7 +35,7 @@
 //! - A [`NodeId`] is what the kernel calls a file by. It comes into being with each [`Entry`] that names it, and goes
 //!   with [`Filesystem::forget`].
 //! - Methods are called from many threads. Over io_uring each request has a thread of its own while it is under way, on
-//!   the processor of who asks.
+//!   the processor of the calling program.
 //! - Times to live say how long the kernel may answer by itself; [`Notifier`] takes them back.
 //! - A process that uses its own mount can lock itself up for good: serve from a process that does not.
 

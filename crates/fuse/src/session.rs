@@ -125,7 +125,7 @@ impl<F: Filesystem> Session<F> {
         queues: Result<usize, String>,
     ) -> io::Result<Served<F>> {
         let agreed =
-            connection::agree(&device, config.max_write, |offer, agreement| filesystem.init(offer, agreement))?;
+            connection::negotiate(&device, config.max_write, |offer, agreement| filesystem.init(offer, agreement))?;
         let server = Arc::new(Server {
             filesystem,
             shape: agreed.shape(),

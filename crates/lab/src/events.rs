@@ -51,7 +51,7 @@ pub enum EventsError {
     #[error(
         "selection {number} at {at}: page {place} of the answer was {}, and is now {} (recorded by another version, \
         or changed since)",
-        told(*recorded), told(*chosen)
+        format_page(*recorded), format_page(*chosen)
     )]
     Differs {
         /// Which selection, from 1.
@@ -67,7 +67,7 @@ pub enum EventsError {
     },
 }
 
-fn told(page: Option<(PageKey, BlockNo)>) -> String {
+fn format_page(page: Option<(PageKey, BlockNo)>) -> String {
     page.map_or_else(
         || "none".to_owned(),
         |(page, block)| format!("page {} of file {} at block {}", page.index.0, page.file.0, block.0),
@@ -164,7 +164,7 @@ pub fn replay(mut input: impl BufRead, other: Option<&str>) -> Result<Replayed, 
         }
         let Some(run) = &mut run else { continue };
         match steps.drain(..).filter(|_| differs.is_none()).try_for_each(|step| run.step(step)) {
-            // The rest is read all the same: if it does not add up, the record is damaged, and the policy is not to
+            // The rest is read nevertheless: if it does not add up, the record is damaged, and the policy is not to
             // blame.
             Err(error @ EventsError::Differs { .. }) => differs = Some(error),
             other => other?,
@@ -235,8 +235,8 @@ impl Run {
             number: so_far.recorded.selections,
             at: now,
             place: place + 1,
-            recorded: told(recorded),
-            chosen: told(&self.answer),
+            recorded: format_page(recorded),
+            chosen: format_page(&self.answer),
         })
     }
 }

@@ -13,7 +13,8 @@ pub mod trace;
 pub mod workload;
 pub mod write_back;
 
-/// ` (did you mean "zone"?)`, of names as an error lists them: separated by commas, a remark behind each.
-fn near(name: &str, known: &str) -> String {
+/// A suggestion such as ` (did you mean "zone"?)`. `known` is the list of names as an error prints it: separated by
+/// commas, a remark after each.
+fn suggest(name: &str, known: &str) -> String {
     umbrella_units::did_you_mean(name, known.split(", ").filter_map(|known| known.split(' ').next()))
 }

@@ -21,7 +21,7 @@ pub enum PolicyError {
     UnknownScheme {
         /// The name.
         name: String,
-        /// Those that could stand there.
+        /// The allowed names.
         known: Vec<&'static str>,
     },
     /// A placement scheme for the lab only.

@@ -1,4 +1,4 @@
-//! The heat of a file: how often it was opened of late. An open counts one, half a half-life later, and so on. Bytes
+//! The heat of a file: how often it was opened recently. An open counts one, half a half-life later, and so on. Bytes
 //! that were read or written count as well, where they are seen: as many as the file has count as one open. So heat is
 //! what a fast disk gains by a file, for the room that the file takes there. (Spectrum Scale's `FILE_HEAT` counts bytes
 //! in the same way, and no opens.)

@@ -99,7 +99,7 @@ impl Paper {
     }
 }
 
-/// Those of a paper's figures that have this number; all when `None`.
+/// The figures of a paper with this number; all when `None`.
 fn choose<'a, F>(
     paper: &'static str,
     figures: &'a [F],

@@ -72,7 +72,7 @@ pub(crate) fn choose<M: Machine>(
     crate::choose(paper, figures, |of| of.id, wanted)
 }
 
-/// Those of the traces in the folder of the open traces that are there.
+/// The named traces that exist in the folder of open traces.
 pub(crate) fn traces_in(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
     names.iter().map(|name| folder.join(format!("{name}.csv.gz"))).filter(|path| path.is_file()).collect()
 }

@@ -83,7 +83,7 @@ impl Files {
         self.kept < MOST_KEPT
     }
 
-    /// Takes a new file in; one that is known already stays as it is.
+    /// Adds a file. Does nothing if it is known already.
     pub(crate) fn add(&mut self, file: FileId, reach: Reach) {
         if self.known.contains_key(&file) {
             return;
@@ -121,8 +121,8 @@ impl Files {
         }
     }
 
-    /// Gives the descriptors of files back that are not dirty.
-    pub(crate) fn give_back(&mut self, is_dirty: impl Fn(FileId) -> bool) {
+    /// Closes the descriptors of files that are not dirty.
+    pub(crate) fn close_clean(&mut self, is_dirty: impl Fn(FileId) -> bool) {
         if self.kept > 0 {
             let idle = |file: FileId, known: &WrittenFile| matches!(known.reach, Reach::Kept(_)) && !is_dirty(file);
             self.known.retain(|file, known| known.failed || !idle(*file, known));
@@ -135,10 +135,10 @@ impl Files {
         self.kept = self.known.values().filter(|known| matches!(known.reach, Reach::Kept(_))).count();
     }
 
-    pub(crate) fn learn(&mut self, file: FileId, answer: &Answer, now: Nanos) {
+    pub(crate) fn record_places(&mut self, file: FileId, answer: &Answer, now: Nanos) {
         let Some(known) = self.known.get_mut(&file) else { return };
         self.extents -= known.places.extents().len();
-        known.places.learn(answer.from, answer.to, &answer.found, now);
+        known.places.record_places(answer.from, answer.to, &answer.found, now);
         self.extents += known.places.extents().len();
     }
 
@@ -161,11 +161,11 @@ impl Files {
         Some(self.known.get_mut(&file)?.places.block_of(file, page, &mut self.promises))
     }
 
-    /// From where the file system has to be asked before a write to the range can be placed.
-    pub(crate) fn ask_from(&self, file: FileId, range: PageRange, now: Nanos) -> Option<PageIndex> {
+    /// The first page from which the file system has to map the range; `None` if all its places are known.
+    pub(crate) fn first_unmapped(&self, file: FileId, range: PageRange, now: Nanos) -> Option<PageIndex> {
         let last = PageIndex(range.end().0.saturating_sub(1));
-        let Some(known) = self.known.get(&file) else { return Places::default().ask_from(range.first, now) };
-        known.places.ask_from(range.first, now).or_else(|| known.places.ask_from(last, now))
+        let Some(known) = self.known.get(&file) else { return Places::default().first_unmapped(range.first, now) };
+        known.places.first_unmapped(range.first, now).or_else(|| known.places.first_unmapped(last, now))
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -77,9 +77,9 @@ pub(crate) fn join(pages: &[DirtyPage]) -> Vec<Run> {
     runs.into_iter().map(|(.., run)| run).collect()
 }
 
-/// Leaves of runs in their order those whose turn it is, from this page on and then from the beginning; where the next
+/// Keeps the runs whose turn it is, from page `from` on and then from the beginning, in order. Returns where the next
 /// turn begins.
-fn take_turns(runs: &mut Vec<Run>, from: PageKey) -> PageKey {
+fn rotate_runs(runs: &mut Vec<Run>, from: PageKey) -> PageKey {
     let key = |run: &Run| PageKey { file: run.file, index: run.range.first };
     let place = runs.partition_point(|run| key(run) < from);
     runs.rotate_left(place);
@@ -128,11 +128,11 @@ pub(crate) fn run(shared: &Shared) {
             }
             chosen.clear();
         } else if flusher.sent.is_empty() {
-            flusher.rest();
+            flusher.wait_for_work();
         } else {
             flusher.wait_oldest();
         }
-        flusher.look();
+        flusher.recount();
         shared.write_record();
     }
 }
@@ -152,7 +152,7 @@ impl FlushLoop<'_> {
         }
         // Whole batches, so that no run is cut because only little is over the threshold.
         state.choose(now, BATCH, chosen);
-        self.shared.tell_level(&state);
+        self.shared.publish_level(&state);
         drop(state);
         if chosen.is_empty() && self.sent.is_empty() {
             self.shared.gate.nothing_to_write();
@@ -161,11 +161,11 @@ impl FlushLoop<'_> {
     }
 
     /// Waits for writes when there is nothing to write. No descriptor stays open meanwhile.
-    fn rest(&mut self) {
+    fn wait_for_work(&mut self) {
         self.opened.close_all();
         let mut state = self.shared.state.lock();
-        state.rest();
-        // Who wrote since the last look found nobody to wake.
+        state.close_idle_files();
+        // A writer since the last check found no waiting thread to wake.
         let is_paused = self.shared.paused.load(Ordering::Acquire);
         let is_work = !is_paused && state.ledger.dirty() > self.shared.gate.background();
         if !self.shared.is_stopping() && !is_work {
@@ -262,7 +262,7 @@ impl FlushLoop<'_> {
     fn settle(&mut self, run: Run) {
         let mut state = self.shared.state.lock();
         state.settle(run.range.pages);
-        self.shared.tell_level(&state);
+        self.shared.publish_level(&state);
     }
 
     fn failed(&mut self, file: FileId, error: &std::io::Error) {
@@ -281,22 +281,22 @@ impl FlushLoop<'_> {
         tracing::warn!(file = file.0, %error, "write-back failed");
     }
 
-    /// Compares what is believed dirty with the page cache.
-    fn look(&mut self) {
+    /// Compares the count of dirty pages with the page cache.
+    fn recount(&mut self) {
         if self.looked.elapsed() < LOOK {
             return;
         }
         self.looked = Instant::now();
         if self.shared.take_suspicion() {
-            self.look_at_pages();
+            self.recount_pages();
         } else {
-            self.look_at_files();
+            self.recount_files();
         }
-        self.shared.tell_level(&self.shared.state.lock());
+        self.shared.publish_level(&self.shared.state.lock());
     }
 
-    /// Settles files that have no dirty pages any more, some at a time.
-    fn look_at_files(&mut self) {
+    /// Corrects the count for files that have no dirty pages any more, some files at a time.
+    fn recount_files(&mut self) {
         let (turn, mut files) = {
             let state = self.shared.state.lock();
             (state.turn, state.dirty_files().collect::<Vec<_>>())
@@ -321,15 +321,15 @@ impl FlushLoop<'_> {
         }
     }
 
-    /// Page by page: the kernel has less dirty than is believed.
-    fn look_at_pages(&mut self) {
+    /// Corrects the count page by page, because the kernel has fewer dirty pages than are counted.
+    fn recount_pages(&mut self) {
         let now = self.shared.now();
         let known = self.shared.state.lock().ledger.policy().index().known(now);
         let mut pages: Vec<DirtyPage> =
             known.iter().map(|known| DirtyPage { page: known.page, block: known.block }).collect();
         pages.sort_unstable_by_key(|known| known.page);
         let mut runs = join(&pages);
-        self.from_page = take_turns(&mut runs, self.from_page);
+        self.from_page = rotate_runs(&mut runs, self.from_page);
         for run in runs {
             let Ok(fd) = self.open(run.file) else { continue };
             self.shared.state.lock().compare(run.file, run.range);
@@ -379,7 +379,7 @@ mod tests {
         let (mut from, mut seen) = (PageKey::default(), std::collections::BTreeSet::new());
         for _ in 0..4 {
             let mut turn = all.clone();
-            from = take_turns(&mut turn, from);
+            from = rotate_runs(&mut turn, from);
             assert_eq!(turn.len(), RANGES_A_LOOK);
             seen.extend(turn.iter().map(|run| (run.file, run.range.first)));
         }

@@ -25,7 +25,7 @@ use crate::status::Status;
 use crate::sys::{self, DiskShare, KernelDirty};
 use crate::thresholds::{Share, Thresholds};
 
-/// Pages that one event tells of at most: 4 GiB.
+/// The most pages that one event reports: 4 GiB.
 const MOST_PAGES: Pages = Pages(1 << 20);
 /// The most questions to the file system before one write is noted.
 const QUESTIONS: usize = 3;
@@ -55,8 +55,8 @@ impl Flusher {
         Flusher::begin(root, settings, CompletionMode::Reporting)
     }
 
-    /// Starts ordered write-back of a file system that others write to. Errors of a write-back stay for those who sync
-    /// their files: they are not seen here, and [`Flusher::take_error`] knows none.
+    /// Starts ordered write-back of a file system that others write to. Errors of a write-back stay for programs that
+    /// sync their files: they are not seen here, and [`Flusher::take_error`] knows none.
     pub fn start_for_others(root: OwnedFd, settings: Settings) -> Result<Arc<Flusher>, FlusherError> {
         Flusher::begin(root, settings, CompletionMode::Silent)
     }
@@ -107,24 +107,24 @@ impl Flusher {
         let mut state = shared.state.lock();
         for _ in 0..QUESTIONS {
             let known = state.files.get(file).is_some();
-            let ask = state.files.ask_from(file, range, now);
-            if known && ask.is_none() {
+            let unmapped = state.files.first_unmapped(file, range, now);
+            if known && unmapped.is_none() {
                 break;
             }
             drop(state);
-            let reach = if known { None } else { self.reach(by) };
-            let answer = ask.map(|from| self.ask(by, from));
+            let reach = if known { None } else { self.open_method(by) };
+            let answer = unmapped.map(|from| self.map_pages(by, from));
             state = shared.state.lock();
-            if !known && !reach.is_some_and(|reach| state.meet(file, reach)) {
+            if !known && !reach.is_some_and(|reach| state.add_file(file, reach)) {
                 return;
             }
             if let Some(answer) = answer {
-                state.learn(now, file, &answer);
+                state.record_places(now, file, &answer);
             }
         }
         let before = state.ledger.dirty();
         state.wrote(now, file, range);
-        shared.tell_level(&state);
+        shared.publish_level(&state);
         let dirty = state.ledger.dirty();
         drop(state);
         let background = shared.gate.background();
@@ -134,7 +134,7 @@ impl Flusher {
     }
 
     /// How the file will be opened for its write-back; `None` when it cannot be.
-    fn reach(&self, by: FileRef<'_>) -> Option<Reach> {
+    fn open_method(&self, by: FileRef<'_>) -> Option<Reach> {
         match by {
             FileRef::Handle(handle) => Some(Reach::Handle(handle.clone())),
             FileRef::Open(fd) if self.shared.has_handles => sys::handle_of(fd).ok().map(Reach::Handle),
@@ -143,16 +143,16 @@ impl Flusher {
     }
 
     /// Asks the file system where pages from `from` on lie. A failure counts as a complete answer without any places.
-    fn ask(&self, by: FileRef<'_>, from: PageIndex) -> Answer {
-        let ask = |fd: BorrowedFd<'_>| {
+    fn map_pages(&self, by: FileRef<'_>, from: PageIndex) -> Answer {
+        let query = |fd: BorrowedFd<'_>| {
             let mut found = Vec::new();
             let to = sys::map(fd, from, &mut found)?;
             Ok(Answer { from, to, found })
         };
         let answer = match by {
-            FileRef::Open(fd) => ask(fd),
+            FileRef::Open(fd) => query(fd),
             FileRef::Handle(handle) => {
-                sys::open_handle(self.shared.root.as_fd(), handle).and_then(|fd| ask(fd.as_fd()))
+                sys::open_handle(self.shared.root.as_fd(), handle).and_then(|fd| query(fd.as_fd()))
             }
         };
         answer.unwrap_or(Answer { from: PageIndex(0), to: PageIndex(u64::MAX), found: Vec::new() })
@@ -162,7 +162,7 @@ impl Flusher {
     fn change(&self, change: impl FnOnce(&mut FlusherState)) {
         let mut state = self.shared.state.lock();
         change(&mut state);
-        self.shared.tell_level(&state);
+        self.shared.publish_level(&state);
     }
 
     /// Pages of a file were read.
@@ -310,7 +310,7 @@ impl Flusher {
         }
     }
 
-    /// Ends the threads; who waits is let go. What is dirty is left to the kernel.
+    /// Ends the threads, and releases waiting writers. What is dirty is left to the kernel.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.gate.stop();

@@ -29,7 +29,7 @@ pub(crate) enum Geometry {
 }
 
 impl Geometry {
-    /// That of the file system that `root` lies on.
+    /// The geometry of the file system that `root` lies on.
     pub(crate) fn of(root: BorrowedFd<'_>) -> Geometry {
         let Ok(kind) = rustix::fs::fstatfs(root).map(|stat| stat.f_type) else { return Geometry::Unknown };
         if kind == i64::from(EXT4_MAGIC) {

@@ -31,7 +31,7 @@ impl Journal {
         Ok(Journal { file, path: path.to_owned(), left: most })
     }
 
-    /// Whether so much more still fits, with the line that ends a record.
+    /// Whether this many more bytes fit, together with the line that ends a record.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.left.0 > bytes as u64 + 64
     }

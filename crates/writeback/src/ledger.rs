@@ -66,11 +66,11 @@ impl Ledger {
         }
         self.settings = settings;
         let rest = self.end_record();
-        self.hand_over(now, next);
+        self.transfer_pages(now, next);
         Ok(rest)
     }
 
-    fn hand_over(&mut self, now: Nanos, next: WriteBack) {
+    fn transfer_pages(&mut self, now: Nanos, next: WriteBack) {
         let now = self.at(now);
         let told = self.policy.retold(now);
         self.policy = next;
@@ -87,7 +87,7 @@ impl Ledger {
     pub(crate) fn begin_record(&mut self, now: Nanos) -> Result<(), FlusherError> {
         let next = self.settings.check()?;
         self.recorder = Some(Recorder::new(&self.settings.policy));
-        self.hand_over(now, next);
+        self.transfer_pages(now, next);
         Ok(())
     }
 

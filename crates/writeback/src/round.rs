@@ -33,7 +33,7 @@ impl Round {
         self.owed.0 > 0
     }
 
-    /// Notes that `pages` pages were chosen.
+    /// Counts `pages` chosen pages.
     pub(crate) fn chose(&mut self, pages: Pages) {
         if self.owed.0 > 0 {
             self.owed.0 = self.owed.0.saturating_sub(pages.0);

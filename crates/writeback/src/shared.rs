@@ -61,10 +61,10 @@ impl Shared {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Tells the gate and the other flushers how much is dirty.
-    pub(crate) fn tell_level(&self, state: &FlusherState) {
+    /// Publishes the number of dirty pages to the gate and the other flushers.
+    pub(crate) fn publish_level(&self, state: &FlusherState) {
         self.gate.set_level(state.level());
-        self.share.tell(state.ledger.dirty());
+        self.share.publish(state.ledger.dirty());
     }
 
     /// Looks at what the kernel allows now.

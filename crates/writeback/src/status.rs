@@ -32,7 +32,7 @@ pub struct Status {
     pub waited: Nanos,
     /// Write-backs that failed.
     pub errors: u64,
-    /// Whether nothing reached the disk for so long that writers are let go.
+    /// Whether writers are released because nothing has reached the disk for a long time.
     pub stalled: bool,
     /// Whether a record of the events is being written.
     pub recording: bool,

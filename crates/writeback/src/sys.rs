@@ -220,7 +220,7 @@ pub(crate) struct DiskShare {
 }
 
 impl DiskShare {
-    /// That of the disk that `root` lies on.
+    /// The share of the disk that `root` lies on.
     pub(crate) fn of(root: BorrowedFd<'_>) -> DiskShare {
         let dev = rustix::fs::fstat(root).map_or(0, |stat| stat.st_dev);
         let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));

@@ -42,8 +42,8 @@ impl Thresholds {
     }
 }
 
-/// What all others but this flusher have dirty is not known; what the process's flushers have is. Of its disk's own
-/// share of the threshold (`millionths` of it), in which others have no part, three quarters are the most.
+/// The dirty pages of other programs are not known; those of this process's flushers are. The allowance is at most three
+/// quarters of the disk's own share of the threshold (`millionths` of it), which other disks cannot use.
 fn allowance(kernel: Option<KernelDirty>, ours: Pages, flushers: u64, millionths: u64) -> Pages {
     let Some(kernel) = kernel else { return UNTOLD };
     let others = kernel.dirty.0.saturating_sub(ours.0);
@@ -66,13 +66,14 @@ impl Share {
         Share { disk, told: AtomicU64::new(0) }
     }
 
-    /// So much is dirty here.
-    pub(crate) fn tell(&self, dirty: Pages) {
+    /// Publishes the number of dirty pages of this flusher.
+    pub(crate) fn publish(&self, dirty: Pages) {
         let before = self.told.swap(dirty.0, Ordering::Relaxed);
         DIRTY.fetch_add(dirty.0.wrapping_sub(before), Ordering::Relaxed);
     }
 
-    /// What may be dirty here, and whether the kernel has far less dirty than its flushers believe.
+    /// The number of pages that may be dirty here, and whether the kernel has far fewer dirty pages than the flushers
+    /// count.
     pub(crate) fn allowance(&self, kernel: Option<KernelDirty>) -> (Pages, bool) {
         let ours = Pages(DIRTY.load(Ordering::Relaxed));
         let allowance = allowance(kernel, ours, FLUSHERS.load(Ordering::Relaxed), self.disk.millionths());
@@ -84,7 +85,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.tell(Pages(0));
+        self.publish(Pages(0));
         FLUSHERS.fetch_sub(1, Ordering::Relaxed);
     }
 }

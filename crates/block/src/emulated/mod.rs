@@ -123,7 +123,7 @@ impl EmulatedDisk {
 
     /// What it has done so far.
     pub fn meter(&self) -> Result<Meter, BlockError> {
-        self.ask(Operation::Power, |at, answer| WorkerMessage::Meter { at, answer })
+        self.call_worker(Operation::Power, |at, answer| WorkerMessage::Meter { at, answer })
     }
 
     fn order<T>(
@@ -136,7 +136,7 @@ impl EmulatedDisk {
         sent.map(|()| answered).map_err(|_| self.ended(operation))
     }
 
-    fn ask<T>(
+    fn call_worker<T>(
         &self,
         operation: Operation,
         order: impl FnOnce(Nanos, SyncSender<T>) -> WorkerMessage,
@@ -171,8 +171,8 @@ impl EmulatedDisk {
         Ok(())
     }
 
-    /// Waits until all that was written is on the medium, if it has to be.
-    fn through(&self, durability: Durability) -> Result<(), BlockError> {
+    /// Flushes the device's cache if the write has to be durable.
+    fn flush_through(&self, durability: Durability) -> Result<(), BlockError> {
         if durability == Durability::Cached || !self.write_cache {
             return Ok(());
         }
@@ -199,7 +199,7 @@ impl BlockDevice for EmulatedDisk {
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
         let range = self.geometry.check(at, data.len())?;
         self.time((Operation::Write, Op::Write), range, || self.backing.write(at, data, durability))?;
-        self.through(durability)
+        self.flush_through(durability)
     }
 
     fn flush(&self) -> Result<(), BlockError> {
@@ -216,7 +216,7 @@ impl BlockDevice for EmulatedDisk {
         self.geometry.check_range(range)?;
         let op = if zeroes == Zeroes::Unmap && !self.geometry.rotational { Op::Discard } else { Op::Write };
         self.time((Operation::Write, op), range, || self.backing.write_zeroes(range, zeroes, durability))?;
-        self.through(durability)
+        self.flush_through(durability)
     }
 }
 
@@ -227,11 +227,11 @@ impl Spindle for EmulatedDisk {
             let error = io::Error::new(io::ErrorKind::Unsupported, "it has no motor to switch off");
             return Err(BlockError::io(&self.name, Operation::Power, None, error));
         }
-        self.ask(Operation::Power, |at, answer| WorkerMessage::Standby { at, answer })
+        self.call_worker(Operation::Power, |at, answer| WorkerMessage::Standby { at, answer })
     }
 
     fn wake(&self) -> Result<(), BlockError> {
-        self.ask(Operation::Power, |at, answer| WorkerMessage::Wake { at, answer })
+        self.call_worker(Operation::Power, |at, answer| WorkerMessage::Wake { at, answer })
     }
 
     fn power(&self) -> Result<Power, BlockError> {

@@ -113,7 +113,7 @@ impl DiskWorker {
             }
             WorkerMessage::Meter { at, answer } => {
                 self.advance(at);
-                answer_to(&answer, self.meter());
+                reply(&answer, self.meter());
             }
             WorkerMessage::Stop => {}
         }
@@ -133,7 +133,7 @@ impl DiskWorker {
             if let Some((since, answer)) = self.under_way.remove(&completion.id) {
                 self.served += 1;
                 self.waited = self.waited + completion.at.since(since);
-                answer_to(&answer, ());
+                reply(&answer, ());
             }
         }
         self.admit(at);
@@ -141,7 +141,7 @@ impl DiskWorker {
         self.wishes.retain(|wish| {
             let granted = if wish.asleep { !device.is_going_to_sleep() } else { is_spinning(device.state()) };
             if granted {
-                answer_to(&wish.answer, ());
+                reply(&wish.answer, ());
             }
             !granted
         });
@@ -175,6 +175,6 @@ fn is_spinning(state: PowerState) -> bool {
 }
 
 /// Sends an answer. A caller that has stopped waiting does not get it.
-fn answer_to<T>(answer: &SyncSender<T>, what: T) {
+fn reply<T>(answer: &SyncSender<T>, what: T) {
     let _ = answer.try_send(what);
 }

@@ -80,8 +80,8 @@ pub(super) struct VolatileWrites {
 }
 
 impl VolatileWrites {
-    /// Takes a write.
-    pub(super) fn hold(&mut self, range: SectorRange, body: Body<'_>) {
+    /// Stores a write in the cache.
+    pub(super) fn store_write(&mut self, range: SectorRange, body: Body<'_>) {
         self.writes += 1;
         let write = self.writes;
         let bytes: Arc<[u8]> = match body {

@@ -117,7 +117,7 @@ impl<D: BlockDevice> Faulty<D> {
         self.state.lock().counts.clone()
     }
 
-    /// Lets all calls that hang go on; none hangs from now on.
+    /// Releases all calls that hang. No later call hangs.
     pub fn release(&self) {
         self.state.lock().released = true;
         self.let_go.notify_all();
@@ -133,14 +133,14 @@ impl<D: BlockDevice> Faulty<D> {
         if std::mem::replace(&mut power.off, true) {
             return Ok(());
         }
-        let mut random = self.draw();
+        let mut random = self.next_random();
         let result = power.cache.lose(&self.inner, unflushed, self.grain(), &mut random);
         self.release();
         result
     }
 
-    /// Choices for one occasion.
-    fn draw(&self) -> SplitMix64 {
+    /// A random generator for one call.
+    fn next_random(&self) -> SplitMix64 {
         let stream = self.state.lock().random.below(u64::MAX);
         SplitMix64::stream(self.plan.seed, stream)
     }
@@ -160,8 +160,8 @@ impl<D: BlockDevice> Faulty<D> {
         if power.off { Err(self.failed(call, range, Errno::NODEV)) } else { Ok(power) }
     }
 
-    /// Counts a call, finds what strikes it, and makes it wait.
-    fn enter(
+    /// Counts a call, finds the fault that the plan injects into it, and applies a delay.
+    fn begin_call(
         &self,
         call: Operation,
         range: Option<SectorRange>,
@@ -174,7 +174,7 @@ impl<D: BlockDevice> Faulty<D> {
             let (device, reason) = (Arc::clone(&self.name), Arc::clone(reason));
             return Err(BlockError::Poisoned { device, operation: Operation::Flush, reason });
         }
-        let verdict = state.judge(&self.plan, call, range);
+        let verdict = state.match_rules(&self.plan, call, range);
         if verdict.hang && !state.released {
             state.counts.hanging += 1;
             self.let_go.wait_while(&mut state, |state| !state.released);
@@ -213,15 +213,15 @@ impl<D: BlockDevice> Faulty<D> {
     }
 
     fn store(&self, range: SectorRange, body: Body<'_>, durability: Durability) -> Result<(), BlockError> {
-        let fault = self.enter(Operation::Write, Some(range))?;
+        let fault = self.begin_call(Operation::Write, Some(range))?;
         match fault.map(|(_, fault)| fault) {
             Some(InjectedFault::Write(WriteFault::Misdirected { to })) => {
                 let elsewhere = SectorRange { start: *to, sectors: range.sectors };
                 self.geometry().check_range(elsewhere)?;
-                self.land(elsewhere, body, durability)
+                self.apply(elsewhere, body, durability)
             }
             Some(InjectedFault::Write(WriteFault::Partial { landed, answer })) => {
-                self.land_parts(range, landed, body, durability)?;
+                self.apply_parts(range, landed, body, durability)?;
                 match answer {
                     Answer::Done => Ok(()),
                     Answer::Error(errno) => Err(self.failed(Operation::Write, Some(range), *errno)),
@@ -231,18 +231,18 @@ impl<D: BlockDevice> Faulty<D> {
                 self.cut_during(range, body, unflushed)?;
                 Err(self.failed(Operation::Write, Some(range), Errno::NODEV))
             }
-            _ => self.call((Operation::Write, Some(range)), fault, || self.land(range, body, durability)),
+            _ => self.call((Operation::Write, Some(range)), fault, || self.apply(range, body, durability)),
         }
     }
 
     /// A write that was under way when the power was cut fares as those that were not flushed.
     fn cut_during(&self, range: SectorRange, body: Body<'_>, unflushed: Unflushed) -> Result<(), BlockError> {
         let mut power = self.powered(Operation::Write, Some(range))?;
-        power.cache.hold(range, body);
+        power.cache.store_write(range, body);
         self.cut(&mut power, unflushed)
     }
 
-    fn land_parts(
+    fn apply_parts(
         &self,
         range: SectorRange,
         landed: &TornWrite,
@@ -258,22 +258,22 @@ impl<D: BlockDevice> Faulty<D> {
             TornWrite::Nothing => Vec::new(),
             TornWrite::First(sectors) => vec![part(0, sectors / grain)],
             TornWrite::Some => {
-                let mut random = self.draw();
+                let mut random = self.next_random();
                 (0..range.sectors.div_ceil(grain))
                     .filter(|_| random.coin())
                     .map(|block| part(block, block + 1))
                     .collect()
             }
         };
-        parts.into_iter().try_for_each(|part| self.land(part, body.part(range, part), durability))
+        parts.into_iter().try_for_each(|part| self.apply(part, body.part(range, part), durability))
     }
 
-    /// Puts sectors where they belong: on the medium or into the cache.
-    fn land(&self, range: SectorRange, body: Body<'_>, durability: Durability) -> Result<(), BlockError> {
+    /// Writes sectors to the medium or into the cache.
+    fn apply(&self, range: SectorRange, body: Body<'_>, durability: Durability) -> Result<(), BlockError> {
         let mut power = self.powered(Operation::Write, Some(range))?;
         if self.plan.cache == WriteCache::Volatile {
             match durability {
-                Durability::Cached => power.cache.hold(range, body),
+                Durability::Cached => power.cache.store_write(range, body),
                 Durability::Through => {
                     body.write_to(&self.inner, range, durability)?;
                     power.cache.forget(range);
@@ -323,7 +323,7 @@ impl<D: BlockDevice> Faulty<D> {
 }
 
 impl FaultState {
-    fn judge<'a>(&mut self, plan: &'a Plan, call: Operation, range: Option<SectorRange>) -> Verdict<'a> {
+    fn match_rules<'a>(&mut self, plan: &'a Plan, call: Operation, range: Option<SectorRange>) -> Verdict<'a> {
         let count = match call {
             Operation::Read => Some(&mut self.counts.reads),
             Operation::Write => Some(&mut self.counts.writes),
@@ -348,7 +348,7 @@ impl FaultState {
                 Occurrence::OneIn(calls) => self.random.below(calls) == 0,
             };
             let healed = rule.fault == InjectedFault::Read(ReadFault::Latent) && is_healed(&self.healed, rule, range);
-            if !due || healed || (verdict.fault.is_some() && !rule.lets_pass()) {
+            if !due || healed || (verdict.fault.is_some() && !rule.continues()) {
                 continue;
             }
             *fired += 1;
@@ -383,7 +383,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let range = self.geometry().check(at, buffer.len())?;
-        let fault = self.enter(Operation::Read, Some(range))?;
+        let fault = self.begin_call(Operation::Read, Some(range))?;
         match fault {
             Some((_, InjectedFault::Read(ReadFault::Latent))) => {
                 Err(self.failed(Operation::Read, Some(range), Errno::IO))
@@ -403,7 +403,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
     }
 
     fn flush(&self) -> Result<(), BlockError> {
-        let fault = self.enter(Operation::Flush, None)?;
+        let fault = self.begin_call(Operation::Flush, None)?;
         if let Some((_, InjectedFault::LostFlush)) = fault {
             return Ok(());
         }
@@ -414,7 +414,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
 
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
         self.geometry().check_range(range)?;
-        let fault = self.enter(Operation::Discard, Some(range))?;
+        let fault = self.begin_call(Operation::Discard, Some(range))?;
         self.call((Operation::Discard, Some(range)), fault, || self.inner.discard(range))
     }
 

@@ -199,8 +199,8 @@ impl Rule {
         kind && self.within.is_none_or(|within| range.is_some_and(|range| range.overlaps(within)))
     }
 
-    /// Whether a call goes on to the rules behind this one.
-    pub(super) fn lets_pass(&self) -> bool {
+    /// Whether later rules apply to a call as well.
+    pub(super) fn continues(&self) -> bool {
         matches!(self.fault, InjectedFault::Call(_, CallFault::Hang | CallFault::Delay(_)))
     }
 }

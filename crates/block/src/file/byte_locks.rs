@@ -5,12 +5,12 @@
 //! the open file ("open file description locks"); what the bytes hold does not matter. Bit `p` of its permissions
 //! stands for two of them:
 //!
-//! - byte 100 + `p` is locked by who uses the image in that way: 0 reads what stays as it is, 1 writes, 3 changes the
-//!   size;
-//! - byte 200 + `p` is locked by who bears no other that uses it so.
+//! - byte 100 + `p` is locked by a process that uses the image in that way: 0 reads what stays as it is, 1 writes, 3
+//!   changes the size;
+//! - byte 200 + `p` is locked by a process that permits no other use of that kind.
 //!
-//! Who opens an image locks its own bytes first, and then looks for locks of others that contradict: of two that come
-//! at once neither may pass the other. Source: QEMU, `block/file-posix.c`, `raw_check_lock_bytes`.
+//! A process that opens an image locks its own bytes first, and then looks for conflicting locks of others, so that two
+//! processes cannot both succeed at the same time. Source: QEMU, `block/file-posix.c`, `raw_check_lock_bytes`.
 
 use std::fs::File;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-//! Who holds a lock on a file that is in use.
+//! Finds the process that holds a lock on a file.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;

@@ -232,7 +232,7 @@ impl BlockDevice for FileDevice {
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
         self.geometry().check_range(range)?;
         self.writable()?;
-        self.give_back(range).map_err(|source| self.failed(Operation::Discard, Some(range), source))
+        self.deallocate(range).map_err(|source| self.failed(Operation::Discard, Some(range), source))
     }
 
     fn has_extents(&self) -> bool {

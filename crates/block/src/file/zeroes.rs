@@ -35,7 +35,7 @@ impl FileDevice {
         }
     }
 
-    pub(super) fn give_back(&self, range: SectorRange) -> io::Result<()> {
+    pub(super) fn deallocate(&self, range: SectorRange) -> io::Result<()> {
         if range.sectors == 0 {
             return Ok(());
         }

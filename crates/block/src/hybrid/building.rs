@@ -54,7 +54,7 @@ impl Building {
         self.zeroes.len() + self.writes.len() < MOST_ENTRIES && self.data + piece.data() <= MOST_DATA
     }
 
-    /// Sectors of the record, with so much data more.
+    /// The sectors of the record if this much data is added.
     pub(super) fn sectors_with(&self, data: u64) -> u64 {
         record_sectors(self.data + data)
     }

@@ -38,8 +38,8 @@ enum Throttled {
 }
 
 impl Throttled {
-    /// It was held back for so long: counted once a write.
-    fn back(&mut self, state: &mut HybridState, time: Duration) {
+    /// Adds the time that this write was throttled. Counts each write once.
+    fn count_throttled(&mut self, state: &mut HybridState, time: Duration) {
         state.counts.slowed += u64::from(*self == Throttled::No);
         state.counts.slowed_time += time;
         *self = Throttled::Yes;
@@ -74,7 +74,7 @@ impl BlockDevice for Hybrid {
         if state.disk != Motion::Spinning || state.log.map().overlaps(range) || state.lost.first_in(range).is_some() {
             return Ok(());
         }
-        self.shared.direct(&mut state, range, || self.shared.disk.device.discard(range))
+        self.shared.run_on_disk(&mut state, range, || self.shared.disk.device.discard(range))
     }
 
     fn has_extents(&self) -> bool {
@@ -113,7 +113,7 @@ impl HybridShared {
             if all_to_disk || self.goes_to_disk(&state, part) {
                 part = if all_to_disk { rest } else { part };
                 let payload = self.payload_of(payload, done, part.sectors)?;
-                self.direct(&mut state, part, || self.to_disk(part, payload, durability))?;
+                self.run_on_disk(&mut state, part, || self.write_to_disk(part, payload, durability))?;
                 done += part.sectors;
                 continue;
             }
@@ -123,8 +123,8 @@ impl HybridShared {
                 state.marks.flush_follows |= durability == Durability::Through;
                 self.wait_for(&mut state, number)?;
                 (done, logged) = (done + part.sectors, true);
-                self.moment(&mut state, Moment::Logged);
-                self.slow_down(&mut state, part.sectors, &mut held);
+                self.request_drain_if_due(&mut state, Moment::Logged);
+                self.throttle(&mut state, part.sectors, &mut held);
             }
         }
         state.counts.writes_to_log += u64::from(logged);
@@ -160,15 +160,20 @@ impl HybridShared {
             && !state.pending.iter().any(|(_, other)| other.overlaps(range))
     }
 
-    fn to_disk(&self, range: SectorRange, payload: WriteData<'_>, durability: Durability) -> Result<(), BlockError> {
+    fn write_to_disk(
+        &self,
+        range: SectorRange,
+        payload: WriteData<'_>,
+        durability: Durability,
+    ) -> Result<(), BlockError> {
         match payload {
             WriteData::Data(data) => self.disk.device.write(range.start, data, durability),
             WriteData::Zeroes(zeroes) => self.disk.device.write_zeroes(range, zeroes, durability),
         }
     }
 
-    /// Runs something that changes the disk while it spins. What overlaps it waits before it goes to the log.
-    fn direct(
+    /// Runs a call that changes the disk directly while it spins. Overlapping writes wait before they go to the log.
+    fn run_on_disk(
         &self,
         state: &mut MutexGuard<'_, HybridState>,
         range: SectorRange,
@@ -186,14 +191,14 @@ impl HybridShared {
         done
     }
 
-    /// Puts a piece into the record that is being put together, as soon as there is room in the log.
+    /// Adds a piece to the record under construction, as soon as the log has room.
     fn join(
         &self,
         state: &mut MutexGuard<'_, HybridState>,
         piece: &PendingWrite<'_>,
         held: &mut Throttled,
     ) -> Result<Joined, BlockError> {
-        // The lock was let go of since it was asked last, and nobody wakes who waits from now on.
+        // The lock was released since the last check, and nothing wakes a writer that begins to wait now.
         self.refuse_if_poisoned(state)?;
         if state.disk == Motion::Stopping || self.goes_to_disk(state, piece.range) {
             return Ok(Joined::Again);
@@ -235,7 +240,7 @@ impl HybridShared {
             return self.write_record_or_wait(state);
         }
         let begun = Instant::now();
-        self.moment(state, Moment::Full);
+        self.request_drain_if_due(state, Moment::Full);
         let mut failure = None;
         if !state.kept && !state.draining {
             failure = MutexGuard::unlocked(state, || self.drain()).err();
@@ -247,7 +252,7 @@ impl HybridShared {
         } else {
             self.room.wait(state);
         }
-        held.back(state, begun.elapsed());
+        held.count_throttled(state, begun.elapsed());
         match failure.filter(|_| !self.goes_to_disk(state, range)) {
             Some(error) => Err(error.on(&self.disk, Operation::Write)),
             None => Ok(()),
@@ -319,8 +324,8 @@ impl HybridShared {
         Ok(())
     }
 
-    /// While the log is being drained and fills up nevertheless, writers are held back.
-    fn slow_down(&self, state: &mut MutexGuard<'_, HybridState>, sectors: u64, held: &mut Throttled) {
+    /// Delays writers while the log fills up although it is being drained.
+    fn throttle(&self, state: &mut MutexGuard<'_, HybridState>, sectors: u64, held: &mut Throttled) {
         if !state.draining {
             return;
         }
@@ -328,7 +333,7 @@ impl HybridShared {
         let delay = self.options.hold_back(state.log.fill(), state.until_freed, size, state.drain_rate);
         if delay > Nanos(0) {
             let delay = Duration::from_nanos(delay.0);
-            held.back(state, delay);
+            held.count_throttled(state, delay);
             MutexGuard::unlocked(state, || std::thread::sleep(delay));
         }
     }
@@ -371,12 +376,12 @@ impl HybridShared {
             }
             state.counts.reads_from_log += u64::from(!from_disk);
             state.counts.reads_that_woke += u64::from(woke);
-            return read.map_err(|failed| self.unread(&mut state, failed));
+            return read.map_err(|failed| self.read_error(&mut state, failed));
         }
     }
 
-    /// The error for what could not be read.
-    fn unread(&self, state: &mut HybridState, failed: GatherError) -> BlockError {
+    /// The error for sectors that could not be read.
+    fn read_error(&self, state: &mut HybridState, failed: GatherError) -> BlockError {
         let is_damaged = matches!(failed, GatherError::Damaged(_));
         let error = failed.error(&self.flash);
         if is_damaged {

@@ -195,13 +195,13 @@ impl HybridShared {
                 (Cached::of(state.log.map(), &state.sums, part), state.log.size())
             };
             let mut left_out = Vec::new();
-            self.paced(part.sectors, || {
+            self.write_paced(part.sectors, || {
                 left_out = copy_to_disk(&self.disk, &self.flash, size, &cached)?;
                 Ok(())
             })?;
             for LeftOut { piece, why } in left_out {
                 match why {
-                    Unread::Damaged => self.lose(&piece)?,
+                    Unread::Damaged => self.drop_damaged(&piece)?,
                     Unread::Failed(source) => failed.note(HybridError::Unreadable {
                         flash: self.flash.name.clone(),
                         range: piece.range,
@@ -214,9 +214,9 @@ impl HybridShared {
         Ok(())
     }
 
-    /// The log goes on without what it has damaged, where nothing newer was written meanwhile. Fails if the superblock
-    /// has no room for that; then it stays in the log.
-    fn lose(&self, damaged: &CachedExtent) -> Result<(), HybridError> {
+    /// Drops a damaged extent from the log, where nothing newer was written meanwhile. Fails if the superblock has no
+    /// room to note the loss; then the extent stays in the log.
+    fn drop_damaged(&self, damaged: &CachedExtent) -> Result<(), HybridError> {
         let mut state = self.state.lock();
         // The list covers durable records.
         self.flush_records(&mut state)?;
@@ -246,7 +246,7 @@ impl HybridShared {
                     let mut left = sectors;
                     while left > 0 {
                         let range = SectorRange { start: at, sectors: left.min(MOST_ZEROED_AT_ONCE) };
-                        self.paced(range.sectors, || {
+                        self.write_paced(range.sectors, || {
                             self.disk.device.write_zeroes(range, Zeroes::Unmap, Durability::Cached)
                         })?;
                         (at, left) = (range.end(), left - range.sectors);
@@ -276,14 +276,14 @@ impl HybridShared {
     fn write_bytes(&self, mut at: Lba, bytes: &[u8]) -> Result<Lba, HybridError> {
         for piece in bytes.chunks((MOST_WRITE * SECTOR_BYTES) as usize) {
             let sectors = piece.len() as u64 / SECTOR_BYTES;
-            self.paced(sectors, || self.disk.device.write(at, piece, Durability::Cached))?;
+            self.write_paced(sectors, || self.disk.device.write(at, piece, Durability::Cached))?;
             at = Lba(at.0 + sectors);
         }
         Ok(at)
     }
 
-    /// Writes, and rests if others want the disk.
-    fn paced(&self, sectors: u64, write: impl FnOnce() -> Result<(), BlockError>) -> Result<(), HybridError> {
+    /// Writes, and pauses if other requests wait for the disk.
+    fn write_paced(&self, sectors: u64, write: impl FnOnce() -> Result<(), BlockError>) -> Result<(), HybridError> {
         let begun = Instant::now();
         write()?;
         let took = begun.elapsed();

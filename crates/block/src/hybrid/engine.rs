@@ -160,7 +160,7 @@ impl Hybrid {
         write_fillers(&flash, &old, &found.fillers)?;
         // What was just read may be in the flash's cache only: before anything says that it is durable, it has to be.
         flash.device.flush()?;
-        tell_of_upgrade(&flash, &old);
+        log_upgrade(&flash, &old);
         let labels_written = pair::SUPERBLOCKS_AT_OPENING * pair::superblock_bytes(&*flash.device);
         let durable = found.end.next_sequence.before();
         let superblock = FlashSuperblock {
@@ -169,7 +169,7 @@ impl Hybrid {
             epoch: labels.tag.epoch.next(),
             durable,
             // A log that ends before what was durable is refused.
-            untold: durable.0.saturating_sub(old.told().0),
+            untold: durable.0.saturating_sub(old.last_reported().0),
             written: old.written.saturating_add(found.uncounted).saturating_add(labels_written),
             lost: found.lost,
             ..old
@@ -246,13 +246,13 @@ impl Hybrid {
         self.shared.sleep()
     }
 
-    /// Keeps the disk awake from now on, for a drain after which it is used further.
-    pub fn hold_awake(&self) {
+    /// Keeps the disk awake, for a drain after which the disk stays in use.
+    pub fn keep_awake(&self) {
         self.shared.state.lock().held_awake = true;
     }
 
-    /// Lets the disk sleep again.
-    pub fn let_sleep(&self) {
+    /// Ends [`Hybrid::keep_awake`].
+    pub fn allow_sleep(&self) {
         self.shared.state.lock().held_awake = false;
         self.shared.keeper.notify_all();
     }
@@ -301,7 +301,7 @@ impl Hybrid {
         pair::part(&self.shared.disk, &self.shared.flash, &superblock)
     }
 
-    /// Brings everything to the disk and makes it durable there; the disk is awake, and nobody writes any more.
+    /// Drains everything to the disk and makes it durable. The disk must be awake, and no write may be under way.
     fn empty(&mut self) -> Result<FlashSuperblock, HybridError> {
         self.stop_keeper();
         self.shared.drain()?;
@@ -380,8 +380,8 @@ impl Hybrid {
     }
 }
 
-/// Says that the labels are written in a newer version.
-fn tell_of_upgrade(flash: &PairHalf, old: &FlashSuperblock) {
+/// Logs that the labels are written in a newer version.
+fn log_upgrade(flash: &PairHalf, old: &FlashSuperblock) {
     if old.version < VERSION {
         tracing::info!(
             flash = flash.name,
@@ -423,7 +423,7 @@ impl HybridShared {
         }
     }
 
-    /// From now on writes are refused: what failed leaves open what is durable.
+    /// Refuses all later writes, because after the failure it is unknown what is durable.
     pub(super) fn poison(&self, state: &mut HybridState, half: &PairHalf, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
             tracing::error!(device = half.name, %operation, %error, "the hybrid disk refuses writes from now on");
@@ -438,8 +438,8 @@ impl HybridShared {
         state.last_access = Instant::now();
     }
 
-    /// Asks for a drain if the policy wants one now.
-    pub(super) fn moment(&self, state: &mut HybridState, moment: Moment) {
+    /// Requests a drain if the policy wants one now.
+    pub(super) fn request_drain_if_due(&self, state: &mut HybridState, moment: Moment) {
         if self.options.flushes(moment, state.log.fill()) && !state.draining {
             state.drain_wanted = true;
             self.keeper.notify_all();

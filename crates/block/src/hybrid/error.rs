@@ -73,7 +73,7 @@ pub enum HybridError {
     Contradiction {
         /// The flash.
         flash: String,
-        /// That of both.
+        /// The generation of both.
         generation: u64,
     },
     /// The disk has no tag.
@@ -102,7 +102,8 @@ pub enum HybridError {
     },
     /// The disk has no tag, and the flash has the log of a disk of its size.
     #[error(
-        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}. If {disk} is that disk, you can go on without the data that only the flash has. Otherwise give the right disk"
+        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}: give that disk. If it \
+        is {disk}, you can go on without the data that only the flash has"
     )]
     TagGone {
         /// The disk.
@@ -162,13 +163,13 @@ pub enum HybridError {
     },
     /// One half is older than the other: one of them is a copy, or was put back from a backup.
     #[error(
-        "{older} is older than {newer} (opened {older_epoch} and {newer_epoch} times): it is a copy or was put back from a backup; \
-         together they would mix old and new data. Give the newer one"
+        "{older} is older than {newer} (opened {older_epoch} and {newer_epoch} times), so it is a copy or from a \
+        backup: give the newer one"
     )]
     Stale {
         /// The half that is older.
         older: String,
-        /// The other one.
+        /// The id of the other one.
         newer: String,
         /// How often the older one was opened.
         older_epoch: Epoch,
@@ -176,10 +177,7 @@ pub enum HybridError {
         newer_epoch: Epoch,
     },
     /// The flash is from before something was brought from it to the disk.
-    #[error(
-        "{flash} is older than {disk}: since then its data went to the disk, and may have been overwritten there. It is a copy, or was restored from a backup; give the \
-         newer flash"
-    )]
+    #[error("{flash} is older than {disk}, so it is a copy or from a backup: give the newer flash")]
     OldFlash {
         /// The disk.
         disk: String,
@@ -341,7 +339,7 @@ fn other_copy(first: Damage, second: Damage) -> String {
 }
 
 impl HybridError {
-    /// The same for those who only know of devices.
+    /// The same as an error of a block device.
     pub(super) fn on(self, half: &PairHalf, operation: Operation) -> BlockError {
         match self {
             HybridError::Device(error) => error,

@@ -18,7 +18,7 @@ impl Hybrid {
             let state = self.shared.state.lock();
             (state.log.map().pieces(range).next(), state.lost.first_in(range))
         };
-        // Who reads lost sectors is to get the error.
+        // A read of lost sectors must return the error.
         let range = match lost {
             Some(lost) if lost.start == range.start => return Ok((lost, Allocation::Data)),
             Some(lost) => SectorRange::between(range.start, lost.start),

@@ -34,11 +34,11 @@ impl HybridShared {
         let name = self.disk.name.as_str().into();
         std::thread::Builder::new()
             .name("hybrid-keeper".to_owned())
-            .spawn(move || self.keep())
+            .spawn(move || self.run())
             .map_err(|source| BlockError::io(&name, Operation::Open, None, source).into())
     }
 
-    fn keep(&self) {
+    fn run(&self) {
         let mut state = self.state.lock();
         while !state.closing {
             match self.due(&mut state, Instant::now()) {
@@ -104,7 +104,7 @@ impl HybridState {
         self.direct_reads == 0 && self.direct_writes.is_empty()
     }
 
-    /// The disk itself is needed from now on.
+    /// Notes that the disk itself is needed.
     pub(super) fn disk_needed(&mut self) {
         if self.is_idle()
             && let Some(spin_down) = &mut self.spin_down

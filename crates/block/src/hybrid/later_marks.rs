@@ -28,7 +28,7 @@ impl Mark {
         self.at >= expected.at && self.sequence > expected.sequence && self.epoch >= expected.epoch
     }
 
-    /// Whether it counts for every question that the other one counts for, and answers as much.
+    /// Whether it answers every question that the other mark answers.
     fn replaces(&self, other: &Mark) -> bool {
         self.up_to >= other.up_to && self.at >= other.at && self.sequence >= other.sequence && self.epoch >= other.epoch
     }
@@ -74,12 +74,12 @@ pub(super) struct LaterMarks {
 impl LaterMarks {
     /// Whether a later record says that the one that is expected had been durable.
     pub(super) fn is_certain(&mut self, scanner: &mut Scanner<'_>, expected: Expected) -> bool {
-        self.ask(scanner, expected, |marks| &mut marks.certain)
+        self.find_mark(scanner, expected, |marks| &mut marks.certain)
     }
 
     /// Whether one of the last opening says that a flush would make it durable.
     pub(super) fn is_promised(&mut self, scanner: &mut Scanner<'_>, expected: Expected) -> bool {
-        self.ask(scanner, expected, |marks| &mut marks.promised)
+        self.find_mark(scanner, expected, |marks| &mut marks.promised)
     }
 
     /// Whether any later record was found; once it was asked for marks, there is none near by if not.
@@ -87,7 +87,7 @@ impl LaterMarks {
         self.certain.last.is_some()
     }
 
-    fn ask(
+    fn find_mark(
         &mut self,
         scanner: &mut Scanner<'_>,
         expected: Expected,

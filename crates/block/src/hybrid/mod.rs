@@ -22,8 +22,8 @@
 //!    replacement must not get lost.
 //! 5. The superblock with the new tail is written to flash, and flushed. A crash before this repeats the drain, which
 //!    changes nothing.
-//! 6. The tag with the new tail is written to the disk, and flushed: from now on a flash that is restored from an older
-//!    copy is recognised.
+//! 6. The tag with the new tail is written to the disk, and flushed: after this, a flash that was restored from an
+//!    older copy is recognised.
 //! 7. The log forgets what was drained. Only now may writes to it go straight to the disk, and its place be
 //!    overwritten: earlier, a crash would bring the old data back over the new.
 //!

@@ -29,7 +29,7 @@ impl HybridShared {
                         if let (Some(spin_down), Some(costs)) = (&mut state.spin_down, self.spindle.costs()) {
                             spin_down.set_costs(costs);
                         }
-                        self.moment(state, Moment::SpunUp);
+                        self.request_drain_if_due(state, Moment::SpunUp);
                         // While the disk slept there was nothing to look at.
                         self.keeper.notify_all();
                     }

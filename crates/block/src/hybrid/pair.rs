@@ -177,7 +177,7 @@ pub(super) fn offered(disk: Lba) -> Lba {
 
 /// How far in front of its end a disk is searched for the tag of when it was smaller.
 const SEARCHED: u64 = (64 << 20) / SECTOR_BYTES;
-/// So much of that is read at once, in blocks.
+/// Blocks of it that are read at once.
 const SEARCHED_AT_ONCE: u64 = 256;
 
 /// The flash that has the newest data of a disk, if it is half of a pair whose log is in use. Fails if it may be one

@@ -58,7 +58,7 @@ pub(super) struct LogEnd {
 /// What damaged records had been.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LostDurability {
-    /// Durable, as somebody was told.
+    /// Durable, and reported so to a caller.
     Kept,
     /// A flush was under way, and it is unknown whether it was answered.
     Open,
@@ -107,8 +107,8 @@ pub(super) enum LogStep<'a> {
     Gap(&'a Gap),
 }
 
-/// Goes through the log of a flash, the oldest record first.
-pub(super) fn walk(
+/// Scans the log of a flash, the oldest record first.
+pub(super) fn scan_log(
     flash: &PairHalf,
     superblock: &FlashSuperblock,
     unreadable: Unreadable,
@@ -231,7 +231,7 @@ impl Walk<'_> {
 
     /// The gap that a filler has closed, if the opening that wrote it was cut off before it reported the loss.
     fn untold_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
-        if filler.sequence <= self.scanner.superblock.told() || !filler.is_filler() {
+        if filler.sequence <= self.scanner.superblock.last_reported() || !filler.is_filler() {
             return Ok(None);
         }
         let expected = Expected { at: filler.at, sequence: filler.sequence, epoch: filler.epoch };
@@ -394,7 +394,7 @@ pub(super) fn recover(flash: &PairHalf, superblock: &FlashSuperblock) -> Result<
         perhaps_unknown: 0,
         lost: superblock.lost.clone(),
     };
-    let walked = walk(flash, superblock, Unreadable::Refused, |step| match step {
+    let walked = scan_log(flash, superblock, Unreadable::Refused, |step| match step {
         LogStep::Record(header, sums) => {
             found.add(header, sums, superblock);
             Ok(())
@@ -411,7 +411,7 @@ pub(super) fn recover(flash: &PairHalf, superblock: &FlashSuperblock) -> Result<
                     found.perhaps.insert(*range, Source::Zeroes(gap.at));
                 }
                 found.perhaps_unknown += gap.losses.unknown_records;
-                tell(flash, gap);
+                warn_about_gap(flash, gap);
                 Ok(())
             }
             _ => Err(gap.error(flash)),
@@ -424,8 +424,8 @@ pub(super) fn recover(flash: &PairHalf, superblock: &FlashSuperblock) -> Result<
     Ok(RecoveredLog { end, ..found })
 }
 
-/// Tells what damaged records held.
-fn tell(flash: &PairHalf, gap: &Gap) {
+/// Logs which sectors damaged records held.
+fn warn_about_gap(flash: &PairHalf, gap: &Gap) {
     tracing::warn!(
         flash = flash.name,
         records = gap.fillers.as_ref().map_or(0, Vec::len),

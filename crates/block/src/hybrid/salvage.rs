@@ -16,7 +16,7 @@
 //! 2. The superblock lists the lost sectors, and says that all records are durable. A crash from here on finds the
 //!    damage again, and the same sectors.
 //! 3. Fillers are written in the places of the damaged records, zeroes over what of them cannot be read, and all is
-//!    flushed. The pair can be opened from now on.
+//!    flushed. The pair can then be opened.
 
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
@@ -69,8 +69,8 @@ impl DamagedPair {
         joined(self.survey.map.pieces_from(Lba(0)).map(|piece| piece.range))
     }
 
-    /// Brings to the disk what is not lost; what is left is a plain disk. `tell` hears how many bytes were brought so
-    /// far, and stops it with `false`: then all is as it was for who reads the pair.
+    /// Brings to the disk what is not lost; what is left is a plain disk. `tell` gets the bytes copied so far, and
+    /// stops the copy by returning `false`. The pair is then unchanged.
     pub fn detach(self, mut tell: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
         restore_torn(&self.flash, &self.survey.superblock)?;
         let changing = FlashSuperblock {
@@ -127,7 +127,7 @@ impl DamagedPair {
         let superblock = FlashSuperblock {
             generation: last.generation + 1,
             durable: self.survey.end.next_sequence.before().max(last.durable),
-            // Includes what is perhaps lost: all of it counts as reported from now on.
+            // Includes what is perhaps lost: all of it counts as reported then.
             lost: self.losses().at_risk,
             untold: 0,
             ..last

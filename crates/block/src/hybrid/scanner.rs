@@ -26,7 +26,7 @@ pub(super) struct Expected {
     /// Where it should be.
     pub(super) at: LogSector,
     pub(super) sequence: RecordNo,
-    /// That of the record before it, at least.
+    /// The epoch of the previous record, at least.
     pub(super) epoch: Epoch,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Scanner<'a> {
             return Ok(Err(unfit));
         }
         Ok(self.record_from(Expected { at: lap, ..next })?.map_err(|other| {
-            // The older one was cut off by a crash, and the other one written in its stead.
+            // A crash cut off the older one, and the other replaced it.
             let epoch = |unfit: &RejectedRecord| unfit.header.as_ref().map(|header| header.epoch);
             if epoch(&other) > epoch(&unfit) { other } else { unfit }
         }))
@@ -208,7 +208,7 @@ impl<'a> Scanner<'a> {
         Ok(in_place.as_ref().filter(is_there).or_else(|| self.copies.iter().find(is_there)).cloned())
     }
 
-    /// The record there, if it is the one that comes next.
+    /// The record there, if it is the expected one.
     fn record(&mut self, next: Expected) -> Result<Result<Header, RejectedRecord>, BlockError> {
         let Some(header) = self.header(next.at)? else {
             return Ok(Err(RejectedRecord { fault: Fault::Header, header: None }));

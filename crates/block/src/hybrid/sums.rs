@@ -22,10 +22,10 @@ fn sum_of(block: &[u8]) -> LogChecksum {
     crate::checksum::crc32c(block).max(1)
 }
 
-/// Those of a part of the log, in order. The first is of the block in which the part begins.
+/// The checksums of a part of the log, in order. The first is of the block in which the part begins.
 pub(super) type Part = SmallVec<[LogChecksum; 8]>;
 
-/// Those of all that the log holds.
+/// The checksums of the whole log.
 #[derive(Debug, Default)]
 pub(super) struct LogChecksums {
     /// Where the block of the first one is.
@@ -33,7 +33,7 @@ pub(super) struct LogChecksums {
     sums: VecDeque<LogChecksum>,
 }
 
-/// Those of a record's data, which lies behind its header.
+/// The checksums of a record's data, which follows its header.
 pub(super) fn sums_of(header: &Header, data: &[u8]) -> Vec<LogChecksum> {
     let of_a_block = |content| if let Content::Data(checksum) = content { Some(checksum.max(1)) } else { None };
     let with_data = || header.entries.iter().filter(|entry| entry.data() > 0);
@@ -63,7 +63,7 @@ impl LogChecksums {
         self.begin.0 += blocks as u64 * BLOCK;
     }
 
-    /// Those of a part of the log.
+    /// The checksums of a part of the log.
     pub(super) fn part(&self, at: LogSector, sectors: u64) -> Part {
         let (first, end) = (at.0 / BLOCK, (at.0 + sectors).div_ceil(BLOCK));
         let index =
@@ -71,7 +71,7 @@ impl LogChecksums {
         (first..end).map(|block| index(block).and_then(|index| self.sums.get(index)).copied().unwrap_or(0)).collect()
     }
 
-    /// Those of some pieces, one part for each.
+    /// The checksums of some pieces, one part for each.
     pub(super) fn parts(&self, pieces: &[CachedExtent]) -> SmallVec<[Part; 4]> {
         let part = |piece: &CachedExtent| match piece.source {
             Source::Log(at) => self.part(at, piece.range.sectors),

@@ -21,7 +21,7 @@ use super::half::PairHalf;
 use super::losses::Losses;
 use super::pair::{Labels, read_labels};
 use super::ranges::joined;
-use super::recover::{Gap, LogEnd, LogStep, LostDurability, walk};
+use super::recover::{Gap, LogEnd, LogStep, LostDurability, scan_log};
 use super::scanner::Unreadable;
 use super::sums::{LogChecksum, LogChecksums};
 
@@ -62,7 +62,7 @@ impl Survey {
     pub(super) fn of_labels(labels: &Labels, disk: &PairHalf, flash: &PairHalf) -> Result<Survey, HybridError> {
         let superblock = labels.superblock.clone();
         let mut survey = Survey::empty(labels);
-        survey.end = walk(flash, &superblock, Unreadable::PassedOver, |step| {
+        survey.end = scan_log(flash, &superblock, Unreadable::PassedOver, |step| {
             survey.step(&step, flash);
             Ok(())
         })?;

@@ -150,7 +150,7 @@ pub fn check(
         done += 1;
         progress(done, steps);
     }
-    check.tell_unnamed();
+    check.report_unnamed();
     Ok(check.report)
 }
 
@@ -165,7 +165,7 @@ struct Check<'a> {
     live: Vec<u32>,
     /// Damaged pages of the map that have been reported.
     told_pages: BTreeSet<MapPage>,
-    /// Those of them that cannot be used: the blocks that they name are not counted.
+    /// Pages of the map that cannot be used. The blocks that they name are not counted.
     lost_pages: BTreeSet<MapPage>,
     /// Pages of the map that turned out to be damaged, if one did.
     rebuilt: Option<Rebuilt>,
@@ -328,7 +328,7 @@ impl Check<'_> {
     }
 
     /// Goes through the map once more for what lies in segments behind damaged headers.
-    fn tell_unnamed(&mut self) {
+    fn report_unnamed(&mut self) {
         if self.unnamed.is_empty() {
             return;
         }

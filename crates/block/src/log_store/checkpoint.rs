@@ -51,8 +51,8 @@ impl StoreShared {
         let _one_at_a_time = self.checkpointing.lock();
         let mut state = self.state.lock();
         self.refuse_if_poisoned(&state)?;
-        // Until the image is taken the lock is not let go of: what is written meanwhile would be neither in it nor in
-        // the log after it.
+        // The lock is held until the image is taken: a write in between would be neither in the image nor in the log
+        // after it.
         let has_room = self.write_map(&mut state)?;
         if !has_room {
             self.wake_writers(&mut state);
@@ -162,7 +162,7 @@ pub(super) fn first_image(superblock: &Superblock, layout: &Layout, end: AfterCh
     Image { superblock: superblock.clone(), header, index: vec![None; pages], table, mark, goal: Sequence(0), area: 0 }
 }
 
-/// The image of the store as it is now. What is completed from now on belongs to the next checkpoint.
+/// The image of the store as it is now. Chunks that are completed later belong to the next checkpoint.
 pub(super) fn take_image(state: &mut StoreState, end: AfterCheckpoint) -> Image {
     let core = &mut state.core;
     let mark = core.layout.checkpoint();

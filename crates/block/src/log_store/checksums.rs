@@ -65,7 +65,7 @@ impl BlockChecksums {
         self.segments.resize_with(segments as usize, || None);
     }
 
-    /// What lay in a segment is written over from now on.
+    /// Forgets a segment, whose contents will be overwritten.
     pub(super) fn begin(&mut self, number: SegmentNo) {
         if let Some(known) = self.segments.get_mut(number.0 as usize)
             && known.take().is_some()

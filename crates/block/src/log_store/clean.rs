@@ -64,14 +64,14 @@ impl ChosenVictim {
     }
 
     /// Blocks in it that are live now, if it still holds what was read.
-    fn live_now(self, state: &StoreState) -> Option<Pages> {
+    fn live_blocks(self, state: &StoreState) -> Option<Pages> {
         let segment = state.core.layout.table().get(self.number.0 as usize)?;
-        let is_there = segment.state == SegmentState::Full && self.life.goes_on(state, self.number);
+        let is_there = segment.state == SegmentState::Full && self.life.is_current(state, self.number);
         is_there.then_some(Pages(segment.live.into()))
     }
 
-    fn is_there(self, state: &StoreState) -> bool {
-        self.live_now(state).is_some()
+    fn is_valid(self, state: &StoreState) -> bool {
+        self.live_blocks(state).is_some()
     }
 }
 
@@ -109,11 +109,11 @@ impl StoreShared {
     /// Does what is most urgent; whether there was anything.
     pub(super) fn work(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<bool, LogStoreError> {
         let pace = self.pace();
-        let makes_checkpoint = pace.makes_checkpoint(&state.core.layout, &state.standing());
+        let makes_checkpoint = pace.makes_checkpoint(&state.core.layout, &state.usage());
         if makes_checkpoint && MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))? {
             return Ok(true);
         }
-        match pace.cleans(&state.core.layout, &state.standing()) {
+        match pace.cleans(&state.core.layout, &state.usage()) {
             Some(goal) => self.relieve(state, goal),
             None => Ok(false),
         }
@@ -121,7 +121,7 @@ impl StoreShared {
 
     /// Whether a checkpoint must not wait any longer.
     pub(super) fn needs_checkpoint(&self, state: &StoreState) -> bool {
-        self.pace().checkpoint_is_due(&state.core.layout, &state.standing())
+        self.pace().checkpoint_is_due(&state.core.layout, &state.usage())
     }
 
     /// Does what the layout asks for; whether anything was gained.
@@ -134,7 +134,7 @@ impl StoreShared {
         while state.mending {
             self.room.wait(state);
         }
-        // With so much of the map changed, cleaning could not go on.
+        // Cleaning could not continue with this much of the map changed.
         if self.needs_checkpoint(state) && MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))? {
             self.room.notify_all();
             return Ok(true);
@@ -143,13 +143,13 @@ impl StoreShared {
         let (counters, segments) = (state.core.counters, state.core.layout.table().len());
         let gains = match relief {
             Relief::None => false,
-            _ if state.room_attempts.are_in_vain(&counters, segments) => false,
+            _ if state.room_attempts.attempt_is_futile(&counters, segments) => false,
             Relief::Clean(_) => self.clean(state, goal).map(|()| true)?,
             Relief::Sync => self.sync(state).map(|()| true)?,
             // Without room for the map nothing can be gained by trying at once again.
             Relief::Checkpoint => MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))?,
         };
-        // Who waits although the log has room goes on; else there is no way to make any.
+        // A writer that waits although the log has room continues. Otherwise no room can be made.
         let has_room = relief == Relief::None && state.core.layout.admits();
         state.stuck = !gains && state.wanted > 0 && !has_room;
         self.room.notify_all();
@@ -203,7 +203,7 @@ impl StoreShared {
         state.core.counters.cleaner_reads += windows.iter().map(Window::blocks_read).sum::<u64>();
         let mut read: VecDeque<_> = victims.into_iter().zip(windows).collect();
         loop {
-            read.retain(|(victim, _)| victim.is_there(state));
+            read.retain(|(victim, _)| victim.is_valid(state));
             match state.core.layout.relief(goal) {
                 Relief::Clean(_) => {
                     let next = state.core.layout.next_of(goal, read.iter().map(|(victim, _)| victim.number));
@@ -242,7 +242,7 @@ impl StoreShared {
         let tenths = (u64::from(live) * 10 / u64::from(segment_blocks)) as usize;
         let cleaned = match self.empty(state, victim, window, took) {
             // It may have been emptied, freed and written anew meanwhile.
-            Ok(Cleaned::Damaged) if !victim.is_there(state) => Cleaned::NoRoom,
+            Ok(Cleaned::Damaged) if !victim.is_valid(state) => Cleaned::NoRoom,
             Ok(cleaned) => cleaned,
             Err(error) if state.poisoned.is_some() => return Err(error),
             // Without the page of the map that says what is live in it there is no telling. Others can be cleaned.
@@ -285,7 +285,7 @@ impl StoreShared {
     ) -> Result<Cleaned, LogStoreError> {
         let shape = state.core.layout.shape();
         let (mut slot, mut pages) = (0, 0);
-        while victim.is_there(state) && slot + 1 < shape.segment_blocks {
+        while victim.is_valid(state) && slot + 1 < shape.segment_blocks {
             let at = shape.place(victim.number, slot);
             let mut chunk = window.chunk(slot, &state.core.superblock, at);
             if chunk.is_none() {
@@ -305,7 +305,7 @@ impl StoreShared {
             }
         }
         self.pause(state, worked);
-        if let Some(live) = victim.live_now(state) {
+        if let Some(live) = victim.live_blocks(state) {
             if live > Pages(pages) {
                 return Ok(Cleaned::Damaged);
             }
@@ -336,7 +336,7 @@ impl StoreShared {
             }
             self.wait_for_writers(state)?;
             // It was emptied meanwhile; what was read may have been written anew since.
-            if !victim.is_there(state) {
+            if !victim.is_valid(state) {
                 return Ok(Cleaned::Whole);
             }
             match self.move_block(state, (entry, from), data, (victim, &mut *pages))? {
@@ -370,7 +370,7 @@ impl StoreShared {
             }
         }
         let kept: Vec<_> = ranges.into_iter().flat_map(|range| state.core.map.unmapped(range)).collect();
-        state.core.discards.say_again(kept);
+        state.core.discards.repeat(kept);
     }
 
     fn move_block(
@@ -394,7 +394,7 @@ impl StoreShared {
                     }
                 }
                 Entry::MapPage { page, .. } => {
-                    let noted = have_written_anew(state, MapPage(page.0 as u32), from);
+                    let noted = mark_for_checkpoint(state, MapPage(page.0 as u32), from);
                     noted.map(|is_live| *pages += u64::from(is_live))
                 }
                 Entry::Dead | Entry::Unmapped { .. } | Entry::Mark { .. } => Ok(()),
@@ -407,7 +407,7 @@ impl StoreShared {
                 Err(stop) => self.unblock(state, stop)?,
             }
             // Others had the lock meanwhile, and may have written to where it was.
-            if !victim.is_there(state) {
+            if !victim.is_valid(state) {
                 return Ok(Cleaned::Whole);
             }
         }
@@ -418,7 +418,7 @@ impl StoreShared {
         if !state.threads {
             return;
         }
-        let rest = self.pace().rest(&state.core.layout, &state.standing(), nanos(worked));
+        let rest = self.pace().rest(&state.core.layout, &state.usage(), nanos(worked));
         let begun = Instant::now();
         let until = begun + Duration::from_nanos(rest.0);
         while !state.closing && state.wanted == 0 && Instant::now() < until {
@@ -428,8 +428,8 @@ impl StoreShared {
     }
 }
 
-/// Has the next checkpoint write a page of the map, if it lies at `from`; whether it does.
-fn have_written_anew(state: &mut StoreState, page: MapPage, from: LogBlock) -> Result<bool, Blocked> {
+/// Marks a page of the map for the next checkpoint, if it lies at `from`. Returns whether it does.
+fn mark_for_checkpoint(state: &mut StoreState, page: MapPage, from: LogBlock) -> Result<bool, Blocked> {
     if state.core.page_place(page)? != Some(from) {
         return Ok(false);
     }

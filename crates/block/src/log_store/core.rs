@@ -250,7 +250,7 @@ impl Core {
         Ok(())
     }
 
-    /// What lay in a segment is written over from now on.
+    /// Forgets a segment, whose contents will be overwritten.
     pub(super) fn begin(&mut self, segment: SegmentNo) {
         self.sums.begin(segment);
         self.discards.forget(segment);
@@ -311,7 +311,7 @@ impl Core {
             let table = self.layout.table();
             let is_empty =
                 |number: SegmentNo| table.get(number.0 as usize).is_none_or(|segment| segment.state == State::Cleaned);
-            self.discards.say_again_of(is_empty);
+            self.discards.repeat_of(is_empty);
         }
         for stream in (0..self.chunks.filling.len() as u8).map(Stream) {
             let filling = self.chunks.filling.get(usize::from(stream.0)).and_then(Option::as_ref);

@@ -1,9 +1,9 @@
 //! Making a store.
 //!
-//! 1. Both copies of the superblock that may be there are written over with zeroes, and flushed: from now on there is
-//!    no store.
+//! 1. Both copies of the superblock that may be there are written over with zeroes, and flushed: there is no store
+//!    then.
 //! 2. The first checkpoint is written: payload, flush, header, flush. The second area's header is zeroed before.
-//! 3. Second copy of the superblock, first copy, flush. From now on there is a store.
+//! 3. Second copy of the superblock, first copy, flush. The store exists then.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -47,17 +47,17 @@ impl Discards {
         ranges
     }
 
-    /// What the chunks of some segments say has to be said again.
-    pub(super) fn say_again_of(&mut self, is_leaving: impl Fn(SegmentNo) -> bool) {
+    /// Repeats the discards that chunks of these segments record.
+    pub(super) fn repeat_of(&mut self, is_leaving: impl Fn(SegmentNo) -> bool) {
         let leaving: Vec<SegmentNo> = self.noted.keys().copied().filter(|segment| is_leaving(*segment)).collect();
         for segment in leaving {
             let ranges = self.forget(segment);
-            self.say_again(ranges);
+            self.repeat(ranges);
         }
     }
 
-    /// These ranges have to be said again.
-    pub(super) fn say_again(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
+    /// Marks ranges whose discards have to be recorded again.
+    pub(super) fn repeat(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.due.extend(ranges);
         if self.due.len() > MOST {
             self.due = joined(std::mem::take(&mut self.due));

@@ -37,9 +37,9 @@ pub struct Options {
     pub clean_share: u32,
     /// How long nobody may have asked for anything before the store cleans ahead.
     pub quiet: Duration,
-    /// The log that is written between two checkpoints at most; recovery reads so much.
+    /// The most log between two checkpoints, which is also the most that recovery reads.
     pub checkpoint_every: ByteSize,
-    /// Whether threads write, clean and make checkpoints; without, those who call do.
+    /// Whether threads write, clean and make checkpoints. Without threads, the callers do that work.
     pub threads: bool,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// Complete chunks that may wait to be written before those who write have to wait.
+/// The number of complete chunks that may wait to be written before writers have to wait.
 pub(super) const MOST_WAITING: usize = 4;
 /// How many threads write chunks: two, so that the disk has its next request when it ends one.
 const WRITERS: usize = 2;
@@ -125,7 +125,7 @@ impl WriteThrottle {
     }
 }
 
-/// What was done for room, and for how long in vain.
+/// Attempts to make room that did not succeed.
 #[derive(Default)]
 pub(super) struct RoomAttempts {
     /// Blocks that users had written and discarded at the last look.
@@ -134,12 +134,12 @@ pub(super) struct RoomAttempts {
 }
 
 impl RoomAttempts {
-    /// How often each segment may be worked on before it is plain that nothing is gained.
+    /// How often each segment may be cleaned before more attempts are futile.
     const MOST: u64 = 8;
 
-    /// Counts one more, and whether they are in vain: all of the log was cleaned several times over and users could
-    /// write nothing. Then the table of segments is not that of this map, and cleaning would go on for ever.
-    pub(super) fn are_in_vain(&mut self, counters: &Counters, segments: usize) -> bool {
+    /// Counts an attempt. Returns whether more attempts are futile: the whole log was cleaned several times, and users
+    /// could write nothing. Then the table of segments does not match this map, and cleaning would never end.
+    pub(super) fn attempt_is_futile(&mut self, counters: &Counters, segments: usize) -> bool {
         let used = counters.user_blocks.wrapping_add(counters.discarded_blocks);
         if used != self.used {
             *self = RoomAttempts { used, count: 0 };
@@ -254,8 +254,8 @@ pub(super) fn nanos(time: Duration) -> Nanos {
 }
 
 impl StoreState {
-    /// Where the store stands, for decisions about its pace.
-    pub(super) fn standing(&self) -> LogUsage {
+    /// The state of the store that the cleaner's policy decides by.
+    pub(super) fn usage(&self) -> LogUsage {
         LogUsage {
             since_checkpoint: Pages(self.core.since_checkpoint),
             changed: Pages(self.core.map.dirty() as u64),
@@ -290,7 +290,7 @@ impl StoreShared {
         }
     }
 
-    /// What decides when to clean and to make checkpoints, and who waits.
+    /// The policy that decides when to clean, when to write a checkpoint, and which writes wait.
     pub(super) fn pace(&self) -> CleanerPolicy {
         CleanerPolicy {
             clean_share: Percent(self.options.clean_share.min(100) as u8),
@@ -381,7 +381,7 @@ impl StoreShared {
         let error = match stop {
             Blocked::Format(source) => self.named.format(source).on(&self.named.name),
             Blocked::Impossible(what) => BlockError::impossible(&self.named.name, Operation::Write, what),
-            // A page that is written is in memory, and who completes a chunk has a place for it.
+            // A page that is written is in memory, and a thread that completes a chunk has a place for it.
             Blocked::Absent(_) | Blocked::Full => {
                 LogStoreError::NoRoom { device: self.named.name.clone() }.on(&self.named.name)
             }
@@ -398,7 +398,7 @@ impl StoreShared {
         }
     }
 
-    /// From now on writes are refused: what failed leaves open what is durable.
+    /// Refuses all later writes, because after the failure it is unknown what is durable.
     pub(super) fn poison(&self, state: &mut StoreState, operation: Operation, error: &BlockError) {
         if state.poisoned.is_none() {
             tracing::error!(device = self.named.name, %operation, %error, "the log store refuses writes from now on");

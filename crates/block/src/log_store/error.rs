@@ -59,7 +59,8 @@ pub enum LogStoreError {
     },
     /// The log after the checkpoint cannot be read to its end.
     #[error(
-        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and the data flushed last may be there: try again, or use a copy of the disk"
+        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and may have flushed \
+        data: try again, or use a copy of the disk"
     )]
     LogUnreadable {
         /// The device.
@@ -235,7 +236,7 @@ pub enum LogStoreError {
 }
 
 impl LogStoreError {
-    /// The same for those who only know of devices.
+    /// The same as an error of a block device.
     pub(super) fn on(self, device: &str) -> BlockError {
         match self {
             LogStoreError::Device(error) => error,

@@ -18,9 +18,9 @@ impl LogStore {
         let first = range.start.0 / BLOCK_SECTORS;
         let end = range.end().0.div_ceil(BLOCK_SECTORS).min(first + MOST);
         let mut state = self.shared.state.lock();
-        let (is_mapped, mut next) = self.alike(&mut state, first);
+        let (is_mapped, mut next) = self.mapped_until(&mut state, first);
         while next < end {
-            let (is_next_mapped, behind) = self.alike(&mut state, next);
+            let (is_next_mapped, behind) = self.mapped_until(&mut state, next);
             if is_next_mapped != is_mapped {
                 break;
             }
@@ -33,9 +33,9 @@ impl LogStore {
         Ok((SectorRange::between(range.start, end), allocation))
     }
 
-    /// Whether a block is mapped, and the block up to which that is certain. If it cannot be known, the answer is yes,
-    /// and a read of the block returns the error. A page that cannot be read counts as a whole.
-    fn alike(&self, state: &mut MutexGuard<'_, StoreState>, block: u64) -> (bool, u64) {
+    /// Whether a block is mapped, and the end of the range for which that holds. Where the map cannot be read, the whole
+    /// page counts as mapped, and a read of the block returns the error.
+    fn mapped_until(&self, state: &mut MutexGuard<'_, StoreState>, block: u64) -> (bool, u64) {
         let page = PAGE_ENTRIES as u64;
         match self.shared.entry(state, BlockNo(block)) {
             Ok(place) => (place.is_some(), block + 1),

@@ -138,7 +138,7 @@ impl StoreShared {
         Ok(())
     }
 
-    /// Returns when all chunks up to `goal` are durable. One flush of the device serves all who wait for it.
+    /// Returns when all chunks up to `goal` are durable. One flush of the device serves all waiting callers.
     pub(super) fn flush_until(&self, state: &mut MutexGuard<'_, StoreState>, goal: Sequence) -> Result<(), BlockError> {
         while state.flushed_until < goal {
             self.refuse_if_poisoned(state)?;

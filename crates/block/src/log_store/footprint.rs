@@ -27,7 +27,7 @@ pub(super) fn memory_of_machine() -> Option<ByteSize> {
     Some(ByteSize(kib.saturating_mul(1024)))
 }
 
-/// Refuses a store that does not fit into so much memory.
+/// Refuses a store that does not fit into this much memory.
 pub(super) fn refuse_without_memory(
     device: &str,
     shape: &Shape,

@@ -26,7 +26,7 @@ impl Life {
     }
 
     /// Whether a segment has it still.
-    pub(super) fn goes_on(self, state: &StoreState, number: SegmentNo) -> bool {
+    pub(super) fn is_current(self, state: &StoreState, number: SegmentNo) -> bool {
         let segment = state.core.layout.table().get(number.0 as usize);
         segment.is_some_and(|segment| segment.opened == self.opened)
             && self.freed.is_none_or(|freed| freed == state.freed)

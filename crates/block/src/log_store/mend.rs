@@ -2,8 +2,8 @@
 //!
 //! 1. A checkpoint is made, and no other until this is done: all that it describes stays on the disk, for nothing
 //!    becomes free meanwhile.
-//! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). Nobody can have changed
-//!    one since: who wants to change a page needs it in memory.
+//! 2. Without the lock, the damaged pages are rebuilt as that checkpoint has them (`rebuild`). None can have changed
+//!    since, because a page has to be in memory to be changed.
 //! 3. If pages that are in memory are damaged on the disk they are written anew, and it begins again: else their blocks
 //!    would be counted among those that are lost.
 //! 4. Those that are rebuilt without a doubt are put into the map, and the next checkpoint writes them. Of others the
@@ -22,7 +22,7 @@ use umbrella_policy::log_layout::MapPage;
 use super::core::AfterCheckpoint;
 use super::engine::{StoreShared, StoreState};
 use super::error::LogStoreError;
-use super::rebuild::{Rebuilt, rebuild, told};
+use super::rebuild::{Rebuilt, describe_page, rebuild};
 use super::recover::as_noted;
 use crate::error::{BlockError, Operation};
 
@@ -57,7 +57,7 @@ impl StoreShared {
         let store = &self.named.name;
         tracing::warn!(store, page = page.0, %error, "a page of the map is damaged: it is being rebuilt from the log");
         let done = self.rebuild_absent(state).and_then(|(rebuilt, no_checkpoint)| {
-            let taken = self.take_rebuilt(state, rebuilt);
+            let taken = self.install_rebuilt(state, rebuilt);
             drop(no_checkpoint);
             taken
         });
@@ -80,7 +80,7 @@ impl StoreShared {
     /// Rebuilds the pages that are damaged on the disk and not in memory. No checkpoint is made as long as the guard is
     /// kept.
     ///
-    /// Who has a page in memory has the right one. It is written anew first: as long as the disk has it damaged, nobody
+    /// A page that is in memory is the right one. It is written anew first: as long as the disk has it damaged, nobody
     /// can tell its blocks from those of the lost pages.
     fn rebuild_absent(
         &self,
@@ -102,7 +102,7 @@ impl StoreShared {
             }
             if rounds == MOST_ROUNDS {
                 let damaged = rebuilt.pages.into_iter().find(|(page, _)| present.contains(page));
-                return Err(damaged.map_or_else(|| self.closing(), |(_, page)| page.error));
+                return Err(damaged.map_or_else(|| self.closed_error(), |(_, page)| page.error));
             }
         }
     }
@@ -118,16 +118,16 @@ impl StoreShared {
         let noted = self.state.lock().noted;
         let core = as_noted(&self.named, self.options, noted)?;
         let goes_on = || was_closing || !self.state.lock().closing;
-        let rebuilt = rebuild(&self.named, &core, &goes_on).ok_or_else(|| self.closing())?;
+        let rebuilt = rebuild(&self.named, &core, &goes_on).ok_or_else(|| self.closed_error())?;
         Ok((rebuilt, no_checkpoint))
     }
 
-    fn closing(&self) -> LogStoreError {
+    fn closed_error(&self) -> LogStoreError {
         LogStoreError::Closing { device: self.named.name.clone() }
     }
 
-    /// Puts pages that are absent into the map.
-    fn take_rebuilt(&self, state: &mut StoreState, rebuilt: Rebuilt) -> Result<(), LogStoreError> {
+    /// Installs rebuilt pages in the map, where they are absent.
+    fn install_rebuilt(&self, state: &mut StoreState, rebuilt: Rebuilt) -> Result<(), LogStoreError> {
         let skips_lost = (state.skips_lost || state.read_only) && !rebuilt.may_be_read_later();
         if skips_lost {
             if let Err(defect) = rebuilt.skip_doubtful(&mut state.core.layout, &self.named.name) {
@@ -149,7 +149,7 @@ impl StoreShared {
             }
             state.core.map.install(number, &page.entries);
             state.core.map.mark_dirty(number);
-            let told = told(number, doubtful);
+            let told = describe_page(number, doubtful);
             tracing::warn!(store, "{told}");
             state.counts.mended.push(told);
         }

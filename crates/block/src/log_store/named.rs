@@ -93,7 +93,7 @@ impl NamedDevice {
         self.superblock_within(self.device.geometry().capacity)
     }
 
-    /// The superblock that counts, of a store that fits into so much.
+    /// The valid superblock of a store that fits into this much memory.
     pub(super) fn superblock_within(&self, capacity: Lba) -> Result<Chosen, LogStoreError> {
         let copies = Superblock::COPIES.map(|at| {
             let mut block = [0; BLOCK_BYTES];
@@ -222,7 +222,7 @@ impl NamedDevice {
         again
     }
 
-    /// The entries of a page of the map as it was read, if it is the one that the index means.
+    /// The entries of a page of the map as it was read, if its number matches the index.
     pub(super) fn decode_page(
         &self,
         block: &[u8],

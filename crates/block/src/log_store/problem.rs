@@ -168,7 +168,8 @@ impl Problem {
                 Some((run, first)) => {
                     let rest = (first..).zip(problems);
                     let count = rest.take_while(|(number, problem)| problem.in_run() == Some((run, *number))).count();
-                    let told = if count > 1 { run.told(first, first + count as u64 - 1) } else { problem.to_string() };
+                    let told =
+                        if count > 1 { run.describe(first, first + count as u64 - 1) } else { problem.to_string() };
                     (count, told)
                 }
                 None => (1, problem.to_string()),
@@ -181,7 +182,7 @@ impl Problem {
 }
 
 impl ProblemRun {
-    fn told(self, first: u64, last: u64) -> String {
+    fn describe(self, first: u64, last: u64) -> String {
         match self {
             ProblemRun::Blocks => format!("blocks {first}-{last} are not what was written"),
             ProblemRun::Pages => format!("pages {first}-{last} of the map are not what was written"),

@@ -140,11 +140,11 @@ pub(super) fn rebuild(named: &NamedDevice, core: &Core, goes_on: &dyn Fn() -> bo
     pages.sort_unstable_by_key(|page| core.page_place(*page).ok().flatten());
     for (nth, page) in pages.iter().enumerate() {
         watch.step(nth, pages.len(), "pages")?;
-        rebuilt.look_at(*page, named, core, &mut left);
+        rebuilt.check_page(*page, named, core, &mut left);
     }
     rebuilt.hidden = core.map.lost().saturating_sub(rebuilt.lost.values().sum());
     for which in [HeaderScope::Counted, HeaderScope::All] {
-        rebuilt.prove((named, core), &left, which, &watch)?;
+        rebuilt.fill_from_headers((named, core), &left, which, &watch)?;
         rebuilt.doubtful = rebuilt.pages.values().map(Page::doubtful).sum();
         if rebuilt.doubtful == 0 {
             break;
@@ -155,8 +155,8 @@ pub(super) fn rebuild(named: &NamedDevice, core: &Core, goes_on: &dyn Fn() -> bo
 }
 
 impl Rebuilt {
-    /// Reads a page; takes what it names off what is left.
-    fn look_at(&mut self, page: MapPage, named: &NamedDevice, core: &Core, left: &mut [u32]) {
+    /// Reads a page, and subtracts the blocks that it names from `left`.
+    fn check_page(&mut self, page: MapPage, named: &NamedDevice, core: &Core, left: &mut [u32]) {
         let shape = core.layout.shape();
         let mut take = |place: LogBlock| {
             if let Some(left) = left.get_mut(shape.segment(place).0 as usize) {
@@ -183,8 +183,8 @@ impl Rebuilt {
         }
     }
 
-    /// Fills in what the headers of some segments prove.
-    fn prove(
+    /// Fills in the entries that the headers of some segments prove.
+    fn fill_from_headers(
         &mut self,
         (named, core): (&NamedDevice, &Core),
         left: &[u32],
@@ -424,8 +424,8 @@ fn open_slot(core: &Core, number: SegmentNo) -> u32 {
     open.into_iter().find(|(segment, _)| *segment == number).map_or(0, |(_, slot)| slot)
 }
 
-/// What became of a page of the map, for people.
-pub(super) fn told(MapPage(number): MapPage, doubtful: u64) -> String {
+/// The message about a rebuilt page of the map.
+pub(super) fn describe_page(MapPage(number): MapPage, doubtful: u64) -> String {
     let lost = if doubtful > 0 {
         format!("; {doubtful} of its blocks are lost until they are written again")
     } else {

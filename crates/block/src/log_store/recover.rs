@@ -46,7 +46,7 @@ use super::later_checkpoint::LaterCheckpoint;
 use super::loss::{BlockRanges, Loss};
 use super::named::{LoadedCheckpoint, NamedDevice};
 use super::problem::Problem;
-use super::rebuild::{Rebuilt, rebuild, told};
+use super::rebuild::{Rebuilt, describe_page, rebuild};
 use crate::device::{BlockDevice, Durability};
 use crate::error::BlockError;
 
@@ -82,7 +82,7 @@ pub(super) struct Recovered {
     pub(super) loss: Option<Loss>,
     /// What the next opening must know if this one is cut off.
     pending: Option<PendingLoss>,
-    /// What is wrong with the other checkpoint, if that may have been newer; the log reaches as far all the same.
+    /// What is wrong with the other checkpoint, if that may have been newer; the log is complete nevertheless.
     pub(super) checkpoint: Option<FormatError>,
 }
 
@@ -95,11 +95,11 @@ impl LogStore {
         access: OpenMode,
     ) -> Result<LogStore, LogStoreError> {
         let named = NamedDevice::new(name, device);
-        let (recovered, access) = recover_or_look(&named, options, access)?;
+        let (recovered, access) = recover_or_read_only(&named, options, access)?;
         let is_written = access != OpenMode::ReadOnly;
         let superblock = recovered.core.superblock.clone();
-        recovered.tell(&named.name);
-        let mut mended = recovered.mended();
+        recovered.log_findings(&named.name);
+        let mut mended = recovered.repaired_damage();
         mended.extend(recovered.loss.as_ref().map(ToString::to_string));
         if is_written && let Some(copy) = recovered.repair {
             let block = superblock.encode().map_err(|source| named.format(source))?;
@@ -184,11 +184,11 @@ impl StoreShared {
 }
 
 impl Recovered {
-    /// What was damaged without a loss. An opening that writes mends it.
-    fn mended(&self) -> Vec<String> {
+    /// Damage without loss, a line each. An opening that writes repairs it.
+    fn repaired_damage(&self) -> Vec<String> {
         let copy = self.repair.map(|at| Problem::SuperblockCopy(at).to_string());
         let checkpoint = self.checkpoint.map(|error| Problem::Checkpoint(error).to_string());
-        let pages = self.rebuilt.iter().map(|(page, _, doubtful)| told(*page, *doubtful));
+        let pages = self.rebuilt.iter().map(|(page, _, doubtful)| describe_page(*page, *doubtful));
         let skipped = (!self.skipped.is_empty()).then(|| {
             format!(
                 "the log is damaged: blocks {} are lost, and cannot be read until they are written again",
@@ -199,8 +199,8 @@ impl Recovered {
     }
 
     /// Logs what users should know about the opening.
-    fn tell(&self, store: &str) {
-        for damage in &self.mended() {
+    fn log_findings(&self, store: &str) {
+        for damage in &self.repaired_damage() {
             tracing::warn!(store, lost = self.core.map.lost(), "{damage}");
         }
         if let Some(loss) = &self.loss {
@@ -259,9 +259,9 @@ struct StoreAtCheckpoint {
     is_only: bool,
 }
 
-/// Reads a store as it was left; one that is to be salvaged may turn out to be one that can only be looked at. Writes
+/// Reads a store as it was left. A store that is opened to be salvaged may have to be opened read-only instead. Writes
 /// nothing.
-fn recover_or_look(
+fn recover_or_read_only(
     named: &NamedDevice,
     options: Options,
     access: OpenMode,
@@ -300,7 +300,7 @@ pub(super) fn recover(named: &NamedDevice, options: Options, access: OpenMode) -
     replay(named, standing, rebuilt, (access, lost_pages)).map_err(Halted::error)
 }
 
-/// The same for who needs all that there is: every page of the map is looked at, and rebuilt if it is damaged.
+/// The same for a salvage, which needs all data: it checks every page of the map, and rebuilds damaged ones.
 pub(super) fn recover_all(named: &NamedDevice, superblock: Superblock) -> Result<Recovered, LogStoreError> {
     let standing = standing(named, Options::default(), superblock, None)?;
     let rebuilt = rebuild(named, &standing.core, &|| true).unwrap_or_default();
@@ -403,7 +403,7 @@ fn replay(
         on_damage: if access == OpenMode::Salvage { OnDamage::Skip } else { OnDamage::End },
         skipped: Skipped::default(),
     };
-    let followed = follow(&mut replay, (clean, in_doubt.is_some(), is_only));
+    let followed = replay_log(&mut replay, (clean, in_doubt.is_some(), is_only));
     let (replayed, behind) = match followed {
         Err(error) if replay.lacks_page => return Err(Halted::OfPage(error)),
         followed => followed?,
@@ -457,8 +457,8 @@ fn replay(
     })
 }
 
-/// Follows the log to its end; how many chunks there are, and what lies behind them.
-fn follow(
+/// Replays the log to its end. Returns the number of chunks, and the chunks behind the end.
+fn replay_log(
     replay: &mut Replay<'_>,
     (clean, is_damaged, is_only): (bool, bool, bool),
 ) -> Result<(u64, ChunksBehind), LogStoreError> {

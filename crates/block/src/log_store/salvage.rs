@@ -1,5 +1,5 @@
-//! Getting out of a damaged store what is there: the newest readable copy of each block, and for each that may not be
-//! the newest a word on why. Nothing is written to the store.
+//! Salvage of a damaged store: the newest readable copy of each block, and for each copy that may not be the newest the
+//! reason. Nothing is written to the store.
 //!
 //! 1. A superblock is chosen from its copies; where both are damaged, from what the checkpoints say (`guess`).
 //! 2. The store is opened for reading, and every damaged page of the map is rebuilt (`rebuild`). Then the map says
@@ -249,7 +249,7 @@ impl Salvage {
         };
         let end = end_of(opened);
         let core = &mut opened.core;
-        let is_behind = |version: &&BlockCopy| comes_behind(version.order, end);
+        let is_behind = |version: &&BlockCopy| is_later(version.order, end);
         let gone = window.gone(block);
         if let Some(found) = versions.iter().rev().filter(is_behind).find(|version| from.is_whole(version)) {
             let is_gone = gone > Some((found.order, found.nth));
@@ -293,7 +293,7 @@ impl Salvage {
         let end @ (_, first) = end_of(opened);
         let mut behind = ChunksBehind::default();
         self.chunks(|place, header| {
-            if comes_behind(order(header), end) {
+            if is_later(order(header), end) {
                 behind.note(place, header);
             }
         });
@@ -350,7 +350,7 @@ impl CopyWindow {
                         self.shrink();
                     }
                 }
-                Entry::Unmapped { .. } if comes_behind(order, self.since) => self.note_gone(entry, (order, nth)),
+                Entry::Unmapped { .. } if is_later(order, self.since) => self.note_gone(entry, (order, nth)),
                 _ => {}
             }
         }
@@ -416,7 +416,7 @@ fn end_of(opened: &Recovered) -> Order {
     (opened.noted, opened.core.next_sequence)
 }
 
-fn comes_behind(order: Order, end: Order) -> bool {
+fn is_later(order: Order, end: Order) -> bool {
     order.0 >= end.0 && order.1 >= end.1
 }
 

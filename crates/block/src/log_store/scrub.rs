@@ -29,7 +29,7 @@ impl Scrub for LogStore {
                     // It is no access of users.
                     return Some((range, self.read_sectors(range.start, part, |_| ())));
                 }
-                // Where it cannot say what is there, it cannot read it either.
+                // Where it cannot look up a block, it cannot read the block either.
                 Err(error) => {
                     let unsure = SectorRange { start: at, sectors: BLOCK_SECTORS.min(end.0 - at.0) };
                     return Some((unsure, Err(error)));

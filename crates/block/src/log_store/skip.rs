@@ -30,7 +30,7 @@ impl Replay<'_> {
         let done = if wanted > certain {
             Ok(false)
         } else if let Some((place, header)) = self.next() {
-            self.take_what_is_whole(place, &header)
+            self.take_intact_blocks(place, &header)
         } else {
             self.skip_unread(&behind, wanted)
         };
@@ -48,7 +48,7 @@ impl Replay<'_> {
         joined(lost)
     }
 
-    fn take_what_is_whole(&mut self, place: LogBlock, header: &ChunkHeader) -> Result<bool, LogStoreError> {
+    fn take_intact_blocks(&mut self, place: LogBlock, header: &ChunkHeader) -> Result<bool, LogStoreError> {
         let mut block = [0; BLOCK_BYTES];
         let (mut bad, mut lost) = (Vec::new(), Vec::new());
         for (entry, slot) in header.slots() {

@@ -23,7 +23,7 @@ const MOST_BETWEEN: u64 = 8;
 struct ReadRun {
     block: BlockNo,
     place: LogBlock,
-    /// That of its segment: when it is over, something else lay there meanwhile.
+    /// The life of its segment. After its end, the place may have held other data.
     life: Life,
     /// Where in the buffer, in blocks.
     at: usize,
@@ -90,7 +90,7 @@ impl BlockDevice for LogStore {
             }
             block = BlockNo(block.0 + 1);
         }
-        self.shared.slow_down(&mut state, data.len().div_ceil(BLOCK_BYTES));
+        self.shared.throttle(&mut state, data.len().div_ceil(BLOCK_BYTES));
         match durability {
             Durability::Through => self.shared.flush_user(&mut state),
             Durability::Cached => Ok(()),
@@ -103,7 +103,7 @@ impl BlockDevice for LogStore {
         self.shared.flush_user(&mut state)
     }
 
-    /// Whole blocks of it read as zeroes from now on; parts of blocks stay as they are.
+    /// Makes whole blocks of it read as zeroes. Parts of blocks stay as they are.
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
         self.geometry().check_range(range)?;
         let mut state = self.shared.begin()?;
@@ -184,12 +184,12 @@ impl StoreShared {
         Ok(state)
     }
 
-    /// Reads whole blocks. What becomes free while it is read may be overwritten, so then it is looked up again.
+    /// Reads whole blocks. A block that becomes free during the read may be overwritten, so it is located again.
     fn read(&self, mut state: MutexGuard<'_, StoreState>, first: BlockNo, buffer: &mut [u8]) -> Result<(), BlockError> {
         loop {
-            // Looking up may let go of the lock, too.
+            // Locating blocks may release the lock, too.
             let freed = state.freed;
-            let (runs, tags) = self.look_up(&mut state, first, buffer)?;
+            let (runs, tags) = self.locate_blocks(&mut state, first, buffer)?;
             if runs.is_empty() {
                 return Ok(());
             }
@@ -197,7 +197,7 @@ impl StoreShared {
                 self.read_runs(&runs, buffer).map(|()| damaged(&runs, &tags, buffer))
             })?;
             // What is not what was written may be what lies there now.
-            if state.freed == freed || self.still_there(&mut state, &runs)? {
+            if state.freed == freed || self.are_current(&mut state, &runs)? {
                 return damaged.map_or(Ok(()), |(block, place)| Err(self.damaged(&mut state, block, place)));
             }
         }
@@ -239,7 +239,7 @@ impl StoreShared {
 
     /// Fills in blocks that are in memory or were never written. Returns the runs that have to be read from the disk,
     /// sorted by place: random writes lie scattered, and are read in one pass over the disk.
-    fn look_up(
+    fn locate_blocks(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
         first: BlockNo,
@@ -259,7 +259,7 @@ impl StoreShared {
                     break None;
                 }
                 match state.core.sums.get(shape, place) {
-                    Tag::NONE => self.learn(state, block, place)?,
+                    Tag::NONE => self.load_checksum(state, block, place)?,
                     tag => break Some((place, tag)),
                 }
             };
@@ -298,9 +298,9 @@ impl StoreShared {
         BlockError::impossible(&self.named.name, operation, "a part of a block lies outside of it")
     }
 
-    fn still_there(&self, state: &mut MutexGuard<'_, StoreState>, runs: &[ReadRun]) -> Result<bool, BlockError> {
+    fn are_current(&self, state: &mut MutexGuard<'_, StoreState>, runs: &[ReadRun]) -> Result<bool, BlockError> {
         for run in runs {
-            if !run.life.goes_on(state, segment(state, run.place)) {
+            if !run.life.is_current(state, segment(state, run.place)) {
                 return Ok(false);
             }
             for nth in 0..run.blocks as u64 {
@@ -320,7 +320,7 @@ impl StoreShared {
     ) -> Result<(), BlockError> {
         let checksum = Checksum::of(data);
         loop {
-            self.make_way(state)?;
+            self.wait_for_write_room(state)?;
             match state.core.write(block, data, checksum) {
                 Ok(()) => break,
                 Err(stop) => self.unblock(state, stop)?,
@@ -333,7 +333,7 @@ impl StoreShared {
 
     /// Returns when another block may be written: few chunks wait, and no more of the map is changed than may be in
     /// memory.
-    fn make_way(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), BlockError> {
+    fn wait_for_write_room(&self, state: &mut MutexGuard<'_, StoreState>) -> Result<(), BlockError> {
         self.wait_for_writers(state)?;
         while self.map_is_full(state) {
             self.wait_for_room(state)?;
@@ -352,7 +352,7 @@ impl StoreShared {
     ) -> Result<(), BlockError> {
         let mut whole = [0; BLOCK_BYTES];
         loop {
-            self.make_way(state)?;
+            self.wait_for_write_room(state)?;
             let place = self.entry(state, block)?;
             let found = place.and_then(|place| state.core.chunks.block(place));
             match (place, found) {
@@ -362,7 +362,7 @@ impl StoreShared {
                     let shape = state.core.layout.shape();
                     let tag = state.core.sums.get(shape, place);
                     if tag == Tag::NONE {
-                        self.learn(state, block, place)?;
+                        self.load_checksum(state, block, place)?;
                         continue;
                     }
                     let freed = state.freed;
@@ -378,7 +378,7 @@ impl StoreShared {
             }
             let defect = || self.part_outside(Operation::Write);
             whole.get_mut(skip..skip + part.len()).ok_or_else(defect)?.copy_from_slice(part);
-            // The lock is let go of while room is made; another write to this block may come between.
+            // The lock is released while room is made, so another write to this block may come between.
             let checksum = Checksum::of(&whole);
             match state.core.write(block, &whole, checksum) {
                 Ok(()) => break,
@@ -417,11 +417,11 @@ impl StoreShared {
             start = block;
             if let Some(stop) = stopped {
                 self.unblock(state, stop)?;
-                self.tend(state);
+                self.call_cleaner_if_due(state);
             }
         }
         self.wake_writers(state);
-        self.tend(state);
+        self.call_cleaner_if_due(state);
         Ok(())
     }
 
@@ -435,10 +435,10 @@ impl StoreShared {
         Ok(())
     }
 
-    /// While the log is filling up, each write waits as long as it takes to clean as much as it took: the nearer the
-    /// reserve, the more of it.
-    fn slow_down(&self, state: &mut MutexGuard<'_, StoreState>, blocks: usize) {
-        self.tend(state);
+    /// Delays a write while the log fills up: by a share of the time that cleaning its blocks takes. The share grows as
+    /// the free segments approach the reserve.
+    fn throttle(&self, state: &mut MutexGuard<'_, StoreState>, blocks: usize) {
+        self.call_cleaner_if_due(state);
         if !state.threads {
             return;
         }
@@ -455,8 +455,8 @@ impl StoreShared {
         state.counts.slowed_time += begun.elapsed();
     }
 
-    /// Calls the keeper if it is time for a checkpoint. Without a keeper, those who write do its work.
-    fn tend(&self, state: &mut MutexGuard<'_, StoreState>) {
+    /// Wakes the cleaner if a checkpoint or cleaning is due. Without a cleaner, the writing thread does that work.
+    fn call_cleaner_if_due(&self, state: &mut MutexGuard<'_, StoreState>) {
         if state.threads {
             if self.needs_checkpoint(state) {
                 self.keeper.notify_one();

@@ -1,4 +1,4 @@
-//! Whether a block that is read is the one that was written.
+//! Checks that a block reads as it was written.
 
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::LogBlock;
@@ -37,11 +37,11 @@ fn chunks_in(bytes: &[u8], start: LogBlock, superblock: &Superblock) -> Vec<(Log
 }
 
 impl StoreShared {
-    /// Looks for the checksum of a block that lies on the disk, if it is not known. The lock is let go of meanwhile:
-    /// what was looked up has to be looked up again then.
+    /// Loads the checksum of a block on the disk, if it is not known. Releases the lock meanwhile, so the caller has to
+    /// locate its blocks again.
     ///
     /// An error if the header of its chunk cannot be found, or names another block.
-    pub(super) fn learn(
+    pub(super) fn load_checksum(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
         block: BlockNo,
@@ -52,7 +52,7 @@ impl StoreShared {
         let superblock = state.core.superblock.clone();
         let from = state.core.sums.followed(shape, at);
         let found = MutexGuard::unlocked(state, || self.chunks_up_to(from, at, &superblock));
-        if !life.goes_on(state, shape.segment(at)) {
+        if !life.is_current(state, shape.segment(at)) {
             return Ok(());
         }
         let mut length = found.last().map_or(NEAR, |(_, header)| header.blocks());
@@ -74,7 +74,7 @@ impl StoreShared {
                 self.read_what_can_be(start, &mut bytes)?;
                 Ok(chunks_in(&bytes, start, &superblock))
             });
-            if !life.goes_on(state, shape.segment(at)) {
+            if !life.is_current(state, shape.segment(at)) {
                 return Ok(());
             }
             let found = found?;

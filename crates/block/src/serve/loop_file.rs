@@ -143,7 +143,7 @@ impl LoopFile {
         self.refreshed().map_err(|source| LoopFileError::Size { folder: self.folder.clone(), source })
     }
 
-    /// An answer that a write overtakes is given to who asked, but not kept; where the file ends for reads, only
+    /// An answer that a write overtakes goes to the caller, but is not cached; where the file ends for reads, only
     /// `lseek` says.
     fn refreshed(&self) -> io::Result<()> {
         let Some(size) = self.device.upgrade().map(|device| device.geometry().size().0) else { return Ok(()) };

@@ -86,7 +86,7 @@ impl AtaDisk {
         }
     }
 
-    fn ask(&self) -> Result<Power, CommandError> {
+    fn query_power(&self) -> Result<Power, CommandError> {
         let registers = self.send(CHECK_POWER_MODE, ASKING)?;
         registers.and_then(|ata| power_of(ata.count)).ok_or(CommandError::NoAnswer { command: CHECK_POWER_MODE })
     }
@@ -101,7 +101,7 @@ impl AtaDisk {
 
     fn sleep(&self) -> Result<(), CommandError> {
         // Bridges that do not pass the answer on let a disk sleep nonetheless.
-        if let Ok(Power::Standby) = self.ask() {
+        if let Ok(Power::Standby) = self.query_power() {
             return Ok(());
         }
         self.flush()?;
@@ -125,7 +125,7 @@ impl Spindle for AtaDisk {
     }
 
     fn power(&self) -> Result<Power, BlockError> {
-        self.ask().map_err(refused(&self.name))
+        self.query_power().map_err(refused(&self.name))
     }
 }
 

@@ -54,7 +54,7 @@ impl ScsiDisk {
         run(&*self.transport, command, &mut [], timeout).map(|_| ())
     }
 
-    fn ask(&self) -> Result<Power, CommandError> {
+    fn query_power(&self) -> Result<Power, CommandError> {
         let mut data = [0; 252];
         run(&*self.transport, &REQUEST_SENSE, &mut data, ASKING)?;
         let sense = Sense::parse(&data).ok_or(CommandError::NoAnswer { command: REQUEST_SENSE[0] })?;
@@ -62,7 +62,7 @@ impl ScsiDisk {
     }
 
     fn sleep(&self) -> Result<(), CommandError> {
-        if self.ask()? == Power::Standby {
+        if self.query_power()? == Power::Standby {
             return Ok(());
         }
         self.send(&SYNCHRONIZE_CACHE, TURNING)?;
@@ -80,7 +80,7 @@ impl Spindle for ScsiDisk {
     }
 
     fn power(&self) -> Result<Power, BlockError> {
-        self.ask().map_err(refused(&self.name))
+        self.query_power().map_err(refused(&self.name))
     }
 }
 

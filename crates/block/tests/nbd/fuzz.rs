@@ -122,7 +122,7 @@ fn connected(server: &Server) -> UnixStream {
     let (client, served) = UnixStream::pair().expect("sockets");
     client.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
     client.set_write_timeout(Some(Duration::from_secs(60))).expect("a socket");
-    server.take_in(OwnedFd::from(served));
+    server.serve_client(OwnedFd::from(served));
     client
 }
 

@@ -21,7 +21,7 @@ pub(crate) fn advice(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(of)
 }
 
-/// What to do about this one, its reasons apart.
+/// What to do about this error. Does not look at its sources.
 pub(crate) fn of(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(advice) = disk::of(error) {
         return Some(advice.to_owned());
@@ -38,8 +38,8 @@ pub(crate) fn command<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     format!("`umbrella {}`", visible(&shell_words(words)))
 }
 
-/// What is wrong, and what to do about it.
-pub(crate) fn advised(error: &(dyn Error + 'static)) -> String {
+/// The error, and what to do about it.
+pub(crate) fn with_advice(error: &(dyn Error + 'static)) -> String {
     match of(error) {
         Some(advice) => format!("{error}; {advice}"),
         None => error.to_string(),

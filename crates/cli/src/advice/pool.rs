@@ -155,14 +155,14 @@ fn of_branch(error: &BranchError) -> Option<String> {
 /// The configuration of this process's pool, where that is known.
 static CONFIG: OnceLock<String> = OnceLock::new();
 
-/// From now on commands name this configuration.
+/// Sets the configuration that commands name.
 pub(crate) fn name_configuration(config: &Path) {
     let _ = CONFIG.set(config.to_string_lossy().into_owned());
 }
 
 const LAZY: &str = "with --lazy they stay in memory until the next mount, and are lost with the power";
 
-/// Takes what is there as a new branch, whether the pool is mounted or not.
+/// The commands that accept the directory as a new branch, for a mounted or unmounted pool.
 fn replace(name: &str) -> String {
     let config = CONFIG.get().map_or("CONFIG", String::as_str);
     command(["branch", "replace", name, "--pool", config])
@@ -216,7 +216,7 @@ mod tests {
             more: None,
         };
         assert_eq!(
-            super::super::advised(&full),
+            super::super::with_advice(&full),
             "no room: all branches of the default list (hdds) are full; delete files, or add a disk with `umbrella branch add NAME PATH --group hdds --save`"
         );
         let gone = BranchError::NoMarker { path: "/mnt/a".into(), name: name.clone() };
@@ -227,7 +227,7 @@ mod tests {
     fn an_error_of_the_pool_goes_with_the_command_that_helps() {
         let held = PoolError::BranchNotEmpty { name: "b".to_owned(), example: "/film".to_owned() };
         assert_eq!(
-            super::super::advised(&held),
+            super::super::with_advice(&held),
             "branch \"b\" still holds files (for example /film); run `umbrella branch drain b` first, or remove it with --force to hide them"
         );
         let missing = PoolError::BranchMissing { name: "b c".to_owned(), reason: "gone".to_owned() };

@@ -47,7 +47,7 @@ pub(crate) struct BalanceArgs {
 
 impl BalanceArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let Self { group, to, dry_run, bandwidth, json, .. } = self;
         balance(&client, &Request::Balance { group, within: to.unwrap_or(TO), dry_run, bandwidth }, dry_run, json)
     }
@@ -56,7 +56,7 @@ impl BalanceArgs {
 /// Lets the daemon even out a group, shows how far it is and what it moves, and the members at the end.
 pub(super) fn balance(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
     let mut view = MoveDisplay::new(json).of_balance();
-    let (answer, signal) = client.work_until_stopped(request, &mut |progress| view.show(&progress));
+    let (answer, signal) = client.call_until_stopped(request, &mut |progress| view.show(&progress));
     view.end()?;
     let Answer::Balanced(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {

@@ -46,7 +46,7 @@ impl Tracepoint {
 pub(super) const BUFFER_KIB: u32 = 4096;
 
 /// How long nothing is looked at but the pipe.
-const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// How often a disk that is never idle is read before anything else is looked at.
 const READS_BETWEEN_LOOKS: usize = 64;
@@ -63,7 +63,7 @@ pub(super) fn require_root() -> anyhow::Result<()> {
 pub(super) trait Lines {
     /// Whole lines.
     fn write_lines(&mut self, lines: &[u8]) -> io::Result<()>;
-    /// Shows what is written to those who watch.
+    /// Makes the written lines visible to readers.
     fn show(&mut self) -> io::Result<()>;
 }
 
@@ -85,7 +85,7 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// That of a device node.
+    /// The device number of a device node.
     pub(super) fn find(path: &Path) -> anyhow::Result<Device> {
         let found = fs::metadata(path).with_context(|| visible_path(path))?;
         if !found.file_type().is_block_device() {
@@ -119,8 +119,8 @@ impl Device {
         name.unwrap_or_else(|| format!("{}:{}", self.major, self.minor))
     }
 
-    /// That of a whole disk by the kernel's name.
-    pub(super) fn named(name: &str) -> Option<Device> {
+    /// The device number of a whole disk, by the kernel's name.
+    pub(super) fn from_kernel_name(name: &str) -> Option<Device> {
         let numbers = fs::read_to_string(Path::new("/sys/class/block").join(name).join("dev")).ok()?;
         let (major, minor) = numbers.trim().split_once(':')?;
         Some(Device { major: major.parse().ok()?, minor: minor.parse().ok()? })
@@ -224,7 +224,7 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.set("events/enable", "0");
         if let Err(error) = fs::remove_dir(&self.folder) {
-            tell!("umbrella: cannot remove the tracing instance {}: {error}", visible_path(&self.folder));
+            report!("umbrella: cannot remove the tracing instance {}: {error}", visible_path(&self.folder));
         }
     }
 }
@@ -271,7 +271,7 @@ pub(super) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// Begins to record these disks. The times of all of them count from the first request of any.
+    /// Begins to record these disks. All times count from the first request of any disk.
     pub(super) fn begin(
         disks: impl IntoIterator<Item = (Device, &'a mut dyn Lines)>,
         event: Tracepoint,
@@ -289,8 +289,8 @@ impl<'a> Recording<'a> {
         Ok(Recording { pipe, instance, event, tracks, unread: Vec::new(), origin: None, lost: 0 })
     }
 
-    /// Records until it is `done`, which gets the number of requests of each disk.
-    pub(super) fn until(&mut self, mut done: impl FnMut(&[u64]) -> bool) -> anyhow::Result<()> {
+    /// Records until `done` returns true. `done` gets the number of requests of each disk.
+    pub(super) fn record_until(&mut self, mut done: impl FnMut(&[u64]) -> bool) -> anyhow::Result<()> {
         while !done(&self.written()) {
             self.wait()?;
             self.drain(READS_BETWEEN_LOOKS)?;
@@ -310,19 +310,19 @@ impl<'a> Recording<'a> {
 
     /// Waits until there is something to read, but not for long.
     fn wait(&self) -> anyhow::Result<()> {
-        match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&PATIENCE)) {
+        match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&TIMEOUT)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error).context("waiting for the kernel's trace"),
         }
     }
 
-    /// Takes what is there, in at most `reads` reads.
+    /// Reads the available events, in at most `reads` reads.
     fn drain(&mut self, reads: usize) -> anyhow::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         for _ in 0..reads {
             match self.pipe.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(count) => self.take(buffer.get(..count).unwrap_or_default()),
+                Ok(count) => self.parse_lines(buffer.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error).context("reading the kernel's trace"),
@@ -335,7 +335,7 @@ impl<'a> Recording<'a> {
         self.tracks.iter_mut().try_for_each(|track| track.lines.show()).context("writing the trace")
     }
 
-    fn take(&mut self, text: &[u8]) {
+    fn parse_lines(&mut self, text: &[u8]) {
         self.unread.extend_from_slice(text);
         let unread = std::mem::take(&mut self.unread);
         let mut lines = unread.split(|byte| *byte == b'\n').peekable();
@@ -343,14 +343,14 @@ impl<'a> Recording<'a> {
             if lines.peek().is_none() {
                 self.unread = line.to_vec();
             } else if let Some(event) = parse_trace_pipe(line) {
-                self.note(&event);
+                self.count_event(&event);
             } else {
                 self.lost += lost_events(line).unwrap_or(0);
             }
         }
     }
 
-    fn note(&mut self, event: &BlockEvent) {
+    fn count_event(&mut self, event: &BlockEvent) {
         let is_of = |track: &&mut Track<'_>| event.device == (track.device.major, track.device.minor);
         let Some(track) = self.tracks.iter_mut().find(is_of) else { return };
         let origin = *self.origin.get_or_insert(event.time);

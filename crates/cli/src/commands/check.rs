@@ -101,7 +101,7 @@ impl CheckArgs {
                     let (missing, warnings, unreachable) = (vec![], vec![], vec![]);
                     output::json(&ConfigReport { config: name, ok: false, missing, errors, warnings, unreachable })?;
                 } else {
-                    tell!("{errors}");
+                    report!("{errors}");
                 }
                 Ok(ExitCode::FAILURE)
             }
@@ -135,7 +135,7 @@ fn unreachable(config: &Config) -> Vec<UnreachableReport> {
     reports.collect()
 }
 
-/// A line for each group: who its members are.
+/// A line for each group, with its members.
 fn groups(config: &Config) -> Vec<String> {
     let Ok(rules) = config.rules() else { return Vec::new() };
     let name = |id: &BranchId| config.spec.branches.get(id.index()).map_or("", |branch| branch.name.as_str());

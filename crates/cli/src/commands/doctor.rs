@@ -13,7 +13,7 @@ use super::import::{self, Show};
 use crate::client::Client;
 use crate::config::{self, Config};
 use crate::doctor::{Diagnostic, Severity, boot, branches, machine, running};
-use crate::pool::{self, GLANCE, Pool, PoolError};
+use crate::pool::{self, Pool, PoolError, STATUS_TIMEOUT};
 use crate::render::survey as render;
 use crate::survey::{Contents, Totals};
 use crate::text::{count, visible_path};
@@ -61,7 +61,7 @@ impl DoctorArgs {
             report.config = Some(visible_path(&config));
             report.mounted = status.is_some();
             report.items.extend(status.iter().flat_map(|status| running::items(status)));
-            self.look_at(&config, report.mounted, &mut report)?;
+            self.diagnose(&config, report.mounted, &mut report)?;
         }
         report.items.sort_by_key(|item| item.severity);
         let is_bad = report.items.iter().any(|item| item.severity == Severity::Problem);
@@ -101,7 +101,7 @@ impl DoctorArgs {
         Ok(status(&pool).map(|status| (status.config.clone(), Some(status))))
     }
 
-    fn look_at(&self, file: &Path, mounted: bool, report: &mut DoctorReport) -> anyhow::Result<()> {
+    fn diagnose(&self, file: &Path, mounted: bool, report: &mut DoctorReport) -> anyhow::Result<()> {
         let (config, findings) = match config::load(file, None, AccessTimes::default()) {
             Ok(loaded) => loaded,
             Err(errors) => {
@@ -123,7 +123,7 @@ impl DoctorArgs {
                 _ => {}
             }
         }
-        let revealed = covers::look_below(&config.spec.branches);
+        let revealed = covers::uncover_for_this_process(&config.spec.branches);
         report.items.extend(branches::items(&config.spec.branches));
         report.items.extend(at_boot(file, &config));
         if let (Err(reason), false) = (&revealed, self.quick) {
@@ -139,7 +139,7 @@ impl DoctorArgs {
 }
 
 fn status(pool: &Pool) -> Option<Box<Status>> {
-    match Client::new(&pool.socket).patience(GLANCE).ask(&Request::Status) {
+    match Client::new(&pool.socket).with_timeout(STATUS_TIMEOUT).call(&Request::Status) {
         Ok(Answer::Status(status)) => Some(status),
         _ => None,
     }

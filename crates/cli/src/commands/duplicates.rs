@@ -91,14 +91,14 @@ struct DuplicatesSummary {
     renamed: u64,
     left: u64,
     failed: u64,
-    /// Somebody ended the questions.
+    /// The user ended the questions.
     stopped: bool,
 }
 
 pub(super) fn run(wanted: &DuplicatesOptions) -> anyhow::Result<ExitCode> {
     let config = configuration(&wanted.config)?;
     let asker = Asker::new(wanted.yes || wanted.dry_run, "repair --duplicates")?;
-    config.spec.branches.iter().try_for_each(|branch| covers::refuse(&branch.path))?;
+    config.spec.branches.iter().try_for_each(|branch| covers::refuse_covered(&branch.path))?;
     let (roots, silent) = import::roots(&config);
     if let Some(line) = silent.first() {
         bail!("{line}");
@@ -164,7 +164,7 @@ impl Deduplicator<'_> {
         let path = relative(place);
         let branches = std::mem::take(&mut self.branches);
         let next = match duplicates::open(&branches, &path) {
-            Err((branch, left)) => self.left(place, branch, "", 0, &left).map(|()| ControlFlow::Continue(())),
+            Err((branch, left)) => self.keep(place, branch, "", 0, &left).map(|()| ControlFlow::Continue(())),
             Ok(mut copies) => match copies.split_first_mut() {
                 Some((kept, others)) => self.copies(place, &path, &branches, kept, others),
                 None => Ok(ControlFlow::Continue(())),
@@ -192,7 +192,7 @@ impl Deduplicator<'_> {
                 }
                 Verdict::Different => {
                     let reason = "it differs; `--keep newest` renames it";
-                    self.tell(&Event::of(place, CopyOutcome::Left, other, kept).because(reason))?;
+                    self.print_event(&Event::of(place, CopyOutcome::Left, other, kept).because(reason))?;
                     self.summary.left += 1;
                     Some(Ok(()))
                 }
@@ -201,7 +201,7 @@ impl Deduplicator<'_> {
             match done {
                 None => return Ok(ControlFlow::Break(())),
                 Some(Ok(())) => {}
-                Some(Err(left)) => self.left(place, &branch, &kept.branch.name, size, &left)?,
+                Some(Err(left)) => self.keep(place, &branch, &kept.branch.name, size, &left)?,
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -235,7 +235,7 @@ impl Deduplicator<'_> {
         }
         self.summary.deleted += 1;
         self.summary.bytes = ByteSize(self.summary.bytes.0.saturating_add(size.0));
-        self.tell(&Event::of(place, outcome, other, kept))?;
+        self.print_event(&Event::of(place, outcome, other, kept))?;
         Ok(Some(Ok(())))
     }
 
@@ -268,7 +268,7 @@ impl Deduplicator<'_> {
         };
         event.name = Some(new.to_string_lossy().into_owned());
         self.summary.renamed += 1;
-        self.tell(&event)?;
+        self.print_event(&event)?;
         Ok(Some(Ok(())))
     }
 
@@ -284,13 +284,13 @@ impl Deduplicator<'_> {
         })
     }
 
-    fn left(&mut self, place: &PoolPath, branch: &str, kept: &str, size: u64, left: &KeptReason) -> anyhow::Result<()> {
+    fn keep(&mut self, place: &PoolPath, branch: &str, kept: &str, size: u64, left: &KeptReason) -> anyhow::Result<()> {
         if left.is_failure() {
             self.summary.failed += 1;
         } else {
             self.summary.left += 1;
         }
-        self.tell(&Event {
+        self.print_event(&Event {
             place: place.clone(),
             outcome: CopyOutcome::Left,
             branch: branch.to_owned(),
@@ -301,7 +301,7 @@ impl Deduplicator<'_> {
         })
     }
 
-    fn tell(&self, event: &Event) -> anyhow::Result<()> {
+    fn print_event(&self, event: &Event) -> anyhow::Result<()> {
         let told = if self.wanted.json { output::json_line(event) } else { output::line(&event.text()) };
         Ok(told?)
     }

@@ -44,7 +44,7 @@ pub(crate) struct EnforceArgs {
 
 impl EnforceArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let request = Request::Enforce { dry_run: self.dry_run, bandwidth: self.bandwidth };
         walk(&client, &request, self.dry_run, self.json)
     }
@@ -53,7 +53,7 @@ impl EnforceArgs {
 /// Lets the daemon walk, shows how far it is and what it moves, and the totals at the end.
 pub(super) fn walk(client: &Client, request: &Request, dry_run: bool, json: bool) -> anyhow::Result<ExitCode> {
     let mut view = MoveDisplay::new(json);
-    let (answer, signal) = client.work_until_stopped(request, &mut |progress| view.show(&progress));
+    let (answer, signal) = client.call_until_stopped(request, &mut |progress| view.show(&progress));
     view.end()?;
     let Answer::Enforce(summary) = answer? else { return Err(ClientError::Unexpected.into()) };
     if json {
@@ -154,7 +154,7 @@ impl MoveDisplay {
             self.last_line = Instant::now();
             let left = self.left(progress).unwrap_or_default();
             let Progress { files_seen, files_moved, bytes_moved, .. } = progress;
-            tell!("{files_seen} files looked at, {files_moved} moved ({bytes_moved}{left})");
+            report!("{files_seen} files looked at, {files_moved} moved ({bytes_moved}{left})");
         }
     }
 

@@ -62,7 +62,7 @@ impl FromMergerfsArgs {
                 output::line(&format!("no equal: {}: {}", visible(&note.option), visible(&note.text)))?;
             }
         }
-        written::deliver(&text, self.output.as_deref(), &|file| next(&translation, file))
+        written::write_or_print(&text, self.output.as_deref(), &|file| next_steps(&translation, file))
     }
 
     fn text(&self) -> anyhow::Result<String> {
@@ -76,7 +76,7 @@ impl FromMergerfsArgs {
                     .context("reading standard input")?;
                 Ok(text)
             }
-            [mount] if mount.starts_with('/') && !mount.contains(':') => match line_of(mount) {
+            [mount] if mount.starts_with('/') && !mount.contains(':') => match fstab_line(mount) {
                 // It has a space, so it may be a line itself.
                 Err(_) if mount.contains([' ', '\t']) => Ok(mount.clone()),
                 line => line,
@@ -85,7 +85,7 @@ impl FromMergerfsArgs {
             words if words.iter().any(|word| is_own_option(word)) => {
                 bail!("the options of `from-mergerfs` go before the line: what follows the line belongs to mergerfs")
             }
-            words => Ok(words.iter().map(|word| as_word(word)).collect::<Vec<_>>().join(" ")),
+            words => Ok(words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ")),
         }
     }
 }
@@ -95,13 +95,13 @@ fn is_own_option(word: &str) -> bool {
     ["--mount", "--output", "--json"].iter().any(|own| word.split('=').next() == Some(own))
 }
 
-/// A word of a command line, so that it stays one.
-fn as_word(word: &str) -> String {
+/// A word of a command line, quoted for a shell.
+fn shell_word(word: &str) -> String {
     if word.contains(char::is_whitespace) { format!("'{word}'") } else { word.to_owned() }
 }
 
-/// The line of a mount point in fstab.
-fn line_of(mount: &str) -> anyhow::Result<String> {
+/// The line for a mount point in fstab.
+fn fstab_line(mount: &str) -> anyhow::Result<String> {
     let fstab = std::env::var_os("LIBMOUNT_FSTAB").unwrap_or_else(|| "/etc/fstab".into());
     let fstab = Path::new(&fstab);
     let text = std::fs::read_to_string(fstab).with_context(|| format!("reading {}", fstab.display()))?;
@@ -118,7 +118,7 @@ fn line_of(mount: &str) -> anyhow::Result<String> {
 }
 
 /// What to do with the configuration.
-fn next(translation: &Translation, file: &str) -> Vec<String> {
+fn next_steps(translation: &Translation, file: &str) -> Vec<String> {
     let mount = visible(&translation.outline.mount);
     let mut next = vec![
         shell_words(["umount", &mount]),

@@ -35,7 +35,7 @@ pub(super) enum Show {
 pub(super) fn roots(config: &Config) -> (Vec<Root>, Vec<String>) {
     let (mut roots, mut silent) = (Vec::new(), Vec::new());
     for branch in &config.spec.branches {
-        match mounts::silence(&branch.path) {
+        match mounts::describe_unresponsive(&branch.path) {
             None => roots.push(Root { name: branch.name.clone(), path: branch.path.clone() }),
             Some(silence) => silent.push(format!("{} {silence}", visible_path(&branch.path))),
         }
@@ -45,7 +45,7 @@ pub(super) fn roots(config: &Config) -> (Vec<Root>, Vec<String>) {
 
 /// Looks at the branches of a pool, and prints what it finds and what that means.
 pub(super) fn run(config: &Config, contents: Contents, show: Show) -> anyhow::Result<()> {
-    covers::look_below(&config.spec.branches)?;
+    covers::uncover_for_this_process(&config.spec.branches)?;
     let totals = survey(config, contents, show)?;
     if show == Show::Json {
         return Ok(output::json_line(&SummaryLine { summary: &totals })?);
@@ -71,7 +71,7 @@ struct SummaryLine<'a> {
 pub(super) fn survey(config: &Config, contents: Contents, show: Show) -> anyhow::Result<Totals> {
     let (roots, silent) = roots(config);
     for line in silent {
-        tell!("warning: {line}");
+        report!("warning: {line}");
     }
     let mut view = SurveyDisplay::new(show);
     let totals = walk(&roots, contents, &mut |step| view.step(&step));
@@ -107,7 +107,7 @@ impl SurveyDisplay {
                 self.bar.set_message(format!("{} looked at  {}", count(*seen, "name"), visible_path(path)));
                 if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
                     self.last_line = Instant::now();
-                    tell!("{} looked at", count(*seen, "name"));
+                    report!("{} looked at", count(*seen, "name"));
                 }
                 Ok(())
             }

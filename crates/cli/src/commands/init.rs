@@ -51,7 +51,7 @@ impl InitArgs {
         if let Some(file) = self.output.as_ref().filter(|file| mounts::is_file(file)) {
             bail!("{} already exists and was not changed: remove it, or name another file", visible_path(file));
         }
-        let storages = if self.paths.is_empty() { self.choose()? } else { self.given()? };
+        let storages = if self.paths.is_empty() { self.choose_storage()? } else { self.given_storage()? };
         if storages.is_empty() {
             bail!(
                 "no disk was chosen: mount the disks, or name their directories (`umbrella init /mnt/disk1 /mnt/disk2`)"
@@ -62,11 +62,11 @@ impl InitArgs {
         let outline = outline(&mount, &storages)?;
         let text = outline.text();
         if self.json {
-            let branches: Vec<_> = outline.branches.iter().zip(&storages).map(|it| described(it.0, it.1)).collect();
+            let branches: Vec<_> = outline.branches.iter().zip(&storages).map(|it| branch_json(it.0, it.1)).collect();
             output::json(&json!({ "configuration": text, "mount": mount, "branches": branches }))?;
             return Ok(ExitCode::SUCCESS);
         }
-        written::deliver(&text, self.output.as_deref(), &|file| {
+        written::write_or_print(&text, self.output.as_deref(), &|file| {
             vec![
                 shell_words(["mkdir", "-p", &visible_path(&mount)]),
                 format!(
@@ -78,10 +78,10 @@ impl InitArgs {
         })
     }
 
-    fn given(&self) -> anyhow::Result<Vec<Storage>> {
+    fn given_storage(&self) -> anyhow::Result<Vec<Storage>> {
         let look = |path: &PathBuf| {
-            mounts::refuse_silent(path)?;
-            let storage = storage::look(path).with_context(|| format!("looking at {}", visible_path(path)))?;
+            mounts::refuse_unresponsive(path)?;
+            let storage = storage::inspect(path).with_context(|| format!("looking at {}", visible_path(path)))?;
             if !storage.path.is_dir() {
                 bail!("{} is not a directory: name the directory where the disk is mounted", visible_path(path));
             }
@@ -90,7 +90,7 @@ impl InitArgs {
         self.paths.iter().map(look).collect()
     }
 
-    fn choose(&self) -> anyhow::Result<Vec<Storage>> {
+    fn choose_storage(&self) -> anyhow::Result<Vec<Storage>> {
         let mut asker = Asker::new(self.yes, "init without PATH")?;
         let mut chosen = Vec::new();
         for storage in storage::mounted_disks() {
@@ -102,7 +102,7 @@ impl InitArgs {
         }
         if self.yes {
             for storage in &chosen {
-                tell!("{}: {}", visible_path(&storage.path), storage.describe());
+                report!("{}: {}", visible_path(&storage.path), storage.describe());
             }
         }
         Ok(chosen)
@@ -127,7 +127,7 @@ fn refuse_nested(storages: &[Storage]) -> anyhow::Result<()> {
 }
 
 /// A branch for machines.
-fn described(branch: &BranchTable, storage: &Storage) -> serde_json::Value {
+fn branch_json(branch: &BranchTable, storage: &Storage) -> serde_json::Value {
     json!({
         "name": branch.name,
         "path": branch.path,
@@ -192,17 +192,17 @@ fn branch(storage: &Storage, name: &str, path: String) -> BranchTable {
     const LARGE: ByteSize = ByteSize(200 << 30);
     let mut about = vec![storage.describe()];
     let is_large = storage.total.is_some_and(|total| total >= LARGE);
-    let min_free =
-        Key::text("min_free", if is_large { "10GiB" } else { "5%" }).why("with less free space it gets no new files");
+    let min_free = Key::text("min_free", if is_large { "10GiB" } else { "5%" })
+        .with_comment("with less free space it gets no new files");
     let why = "its own path shows an empty directory while the pool is mounted; false where SnapRAID or a backup reads the disk itself";
-    let mut keys = vec![min_free, Key::flag("hide", true).why(why)];
+    let mut keys = vec![min_free, Key::flag("hide", true).with_comment(why)];
     if !storage.is_mount {
         let why = "a plain directory; write true to require a mounted disk";
-        keys.push(Key::flag("require_mount", false).why(why));
+        keys.push(Key::flag("require_mount", false).with_comment(why));
     }
     if storage.medium == Medium::Remote {
         about.push("In no group: files come here when a rule or the default list names it.".to_owned());
-        keys.push(Key::flag("optional", true).why("the pool starts without it"));
+        keys.push(Key::flag("optional", true).with_comment("the pool starts without it"));
     }
     BranchTable { about, name: Some(name.to_owned()), path, keys }
 }

@@ -129,14 +129,14 @@ struct PoolOption {
 
 /// The file that the running pool was started from.
 fn config_of(client: &Client) -> Result<PathBuf, ClientError> {
-    match client.ask(&Request::Status)? {
+    match client.call(&Request::Status)? {
         Answer::Status(status) => Ok(status.config),
         _ => Err(ClientError::Unexpected),
     }
 }
 
-/// The pool and the way to its daemon.
-fn reach(pool: Option<&Path>) -> Result<(Pool, Client), PoolError> {
+/// The mounted pool and a client of its daemon. Fails when no daemon answers.
+fn find_live_pool(pool: Option<&Path>) -> Result<(Pool, Client), PoolError> {
     let pool = pool::find(pool)?;
     pool::is_alive(&pool)?;
     let client = Client::new(&pool.socket);

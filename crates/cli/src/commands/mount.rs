@@ -67,8 +67,8 @@ pub(crate) struct MountArgs {
 impl MountArgs {
     pub(crate) fn run(self, verbose: u8) -> anyhow::Result<ExitCode> {
         if self.announce {
-            let starter = Starter::leave()?;
-            return self.serve(Some(starter.clone())).inspect_err(|error| starter.failed(error));
+            let starter = Starter::detach()?;
+            return self.serve(Some(starter.clone())).inspect_err(|error| starter.report_failure(error));
         }
         if self.daemon {
             return self.start(verbose);
@@ -123,10 +123,10 @@ impl MountArgs {
     fn load(&self, options: MountOptions) -> anyhow::Result<Config> {
         may_mount()?;
         let at = self.at.as_deref().map(pool::absolute).transpose()?;
-        uncover_what_was_left(&self.config, at.as_deref());
+        remove_leftover_covers(&self.config, at.as_deref());
         let (config, findings) = config::load(&self.config, at.as_deref(), options.access_times())?;
         allowed_branches(&config, &self.allow_missing)?;
-        // With --daemon twice: here, where somebody sees it, and by the daemon in its log.
+        // With --daemon twice: here, for the user, and by the daemon in its log.
         for finding in findings.iter().filter(|finding| !finding.is_remark()) {
             tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
         }
@@ -142,8 +142,8 @@ impl MountArgs {
     }
 }
 
-/// A daemon that was killed left the paths of its branches covered. Mistakes in the configuration are reported later.
-fn uncover_what_was_left(config: &Path, at: Option<&Path>) {
+/// Removes the covers that a killed daemon left over its branches. Mistakes in the configuration are reported later.
+fn remove_leftover_covers(config: &Path, at: Option<&Path>) {
     let Ok(config) = config::read(config) else { return };
     let mount = crate::mounts::resolve(at.unwrap_or(&config.spec.mount));
     let is_nobody = |error: std::io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused);
@@ -180,7 +180,7 @@ fn usable_mount_point(mount: &Path) -> anyhow::Result<()> {
         tracing::warn!("the daemon of {shown} is gone: detaching the dead mount");
         crate::mounts::detach(mount, false).with_context(|| format!("detaching the dead mount at {shown}"))?;
     }
-    crate::mounts::refuse_silent(mount)?;
+    crate::mounts::refuse_unresponsive(mount)?;
     match crate::mounts::found_at(mount) {
         ProbeReply::Yes(found) if found.is_dir => Ok(()),
         ProbeReply::Yes(_) => bail!("the mount point {shown} is not a directory"),

@@ -81,7 +81,7 @@ impl RepairArgs {
         let path = path.into_os_string().into_vec();
         let request = Request::Equalise { path, like: self.like, dry_run: self.dry_run };
         let mut written = Ok(());
-        let answer = Client::new(&pool.socket).work(&request, &mut |progress: Progress| {
+        let answer = Client::new(&pool.socket).call_with_progress(&request, &mut |progress: Progress| {
             let Some(event) = progress.directory.filter(|_| written.is_ok()) else { return };
             written =
                 if self.json { output::json_line(&event) } else { output::line(&render::directory_event(&event)) };
@@ -97,10 +97,10 @@ impl RepairArgs {
     }
 }
 
-/// What to say to somebody who named a branch in the place of a path.
+/// The hint for a user who gave a branch in place of a path.
 fn branch_as_path(path: &Path, named: Option<&Pool>) -> Option<anyhow::Error> {
     let pool = named.cloned().or_else(|| pool::find(None).ok())?;
-    let Ok(Answer::Status(status)) = Client::new(&pool.socket).ask(&Request::Status) else { return None };
+    let Ok(Answer::Status(status)) = Client::new(&pool.socket).call(&Request::Status) else { return None };
     let branch = status.branches.into_iter().find(|branch| path == Path::new(&branch.name))?.name;
     Some(anyhow!(
         "{} is a branch, not a path: name a directory in the pool, and give the branch with --like ({})",

@@ -57,7 +57,7 @@ impl RulesArgs {
             let pool = named.map_or_else(|| pool::configured(&config.spec.mount), |pool| pool::find(Some(pool)))?;
             (config, pool)
         } else {
-            let (pool, client) = super::reach(named)?;
+            let (pool, client) = super::find_live_pool(named)?;
             (config::read(&super::config_of(&client)?)?, pool)
         };
         let number = config.spec.rules.rules.len() as u64;
@@ -65,7 +65,7 @@ impl RulesArgs {
         let client = Client::new(&pool.socket);
         let request = Request::RulesReload { spec: Box::new(config.spec), dry_run };
         let Answer::Reloaded { changes, not_in_force } =
-            client.ask(&request).map_err(|error| with_new(&client, &branches, error))?
+            client.call(&request).map_err(|error| with_unknown_branches(&client, &branches, error))?
         else {
             return Err(ClientError::Unexpected.into());
         };
@@ -94,10 +94,10 @@ impl RulesArgs {
     }
 }
 
-/// Why rules were refused, with the branches that they may name, since the configuration has them, and the pool does
-/// not.
-fn with_new(client: &Client, branches: &[String], error: ClientError) -> anyhow::Error {
-    let Ok(Answer::Status(status)) = client.ask(&Request::Status) else { return error.into() };
+/// The error of refused rules. Adds the branches that the configuration has and the mounted pool has not, because the
+/// rules may name them.
+fn with_unknown_branches(client: &Client, branches: &[String], error: ClientError) -> anyhow::Error {
+    let Ok(Answer::Status(status)) = client.call(&Request::Status) else { return error.into() };
     let is_new = |name: &&String| status.branches.iter().all(|branch| branch.name != **name);
     let new: Vec<_> = branches.iter().filter(is_new).map(|name| quoted(name)).collect();
     if new.is_empty() {

@@ -34,11 +34,11 @@ pub(crate) struct StatusArgs {
 
 impl StatusArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let (pool, client) = match super::reach(self.pool.pool.as_deref()) {
+        let (pool, client) = match super::find_live_pool(self.pool.pool.as_deref()) {
             Err(PoolError::Several { mounts }) => return self.several(&mounts),
             reached => reached?,
         };
-        match (ask(&client, &pool.mount)?, self.json) {
+        match (fetch_status(&client, &pool.mount)?, self.json) {
             (Some(status), true) => output::json(&status)?,
             (Some(status), false) => output::print(&render::status(&status))?,
             (None, true) => output::json(&json!({ "mount": visible_path(&pool.mount), "ending": true }))?,
@@ -51,10 +51,10 @@ impl StatusArgs {
         let mut pools = Vec::with_capacity(mounts.len());
         let mut code = ExitCode::SUCCESS;
         for mount in mounts {
-            match ask(&Client::new(&Pool::at(mount).socket), mount) {
+            match fetch_status(&Client::new(&Pool::at(mount).socket), mount) {
                 Ok(status) => pools.extend(status.map(|status| *status)),
                 Err(error) => {
-                    tell!("umbrella: {}: {error}", visible_path(mount));
+                    report!("umbrella: {}: {error}", visible_path(mount));
                     code = ExitCode::FAILURE;
                 }
             }
@@ -74,9 +74,9 @@ impl StatusArgs {
     }
 }
 
-/// Nothing of a pool that is unmounted and whose daemon ended while it was asked.
-fn ask(client: &Client, mount: &Path) -> Result<Option<Box<Status>>, ClientError> {
-    match client.ask(&Request::Status) {
+/// The status of a pool; `None` if it was unmounted during the call.
+fn fetch_status(client: &Client, mount: &Path) -> Result<Option<Box<Status>>, ClientError> {
+    match client.call(&Request::Status) {
         Ok(Answer::Status(status)) => Ok(Some(status)),
         Err(ClientError::HungUp) if !mounts::pools().iter().any(|pool| pool == mount) => Ok(None),
         answer => answer.and(Err(ClientError::Unexpected)),

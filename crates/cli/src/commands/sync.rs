@@ -35,9 +35,9 @@ pub(crate) struct SyncArgs {
 
 impl SyncArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let (pool, client) = super::reach(self.pool.pool.as_deref())?;
+        let (pool, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         // As long as it takes.
-        let Answer::Synced { offline } = client.work(&Request::Sync, &mut |_| {})? else {
+        let Answer::Synced { offline } = client.call_with_progress(&Request::Sync, &mut |_| {})? else {
             return Err(ClientError::Unexpected.into());
         };
         let shown = visible_path(&pool.mount);

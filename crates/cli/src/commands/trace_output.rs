@@ -40,7 +40,7 @@ enum Stage {
 }
 
 impl OutputStage {
-    /// From now on a signal ends the program at once, wherever it waits, and leaves nothing behind.
+    /// Makes a signal end the program at once, wherever it waits, and remove the temporary file.
     pub(super) fn end_at_signals(&self) -> io::Result<()> {
         let mut signals = Signals::new(ending_signals())?;
         let progress = self.clone();
@@ -72,7 +72,7 @@ impl OutputStage {
     }
 }
 
-/// The signals that end a command: Ctrl-C, the system's end, and the terminal's unless nohup has it ignored.
+/// The signals that end a command: SIGINT, SIGTERM, and SIGHUP unless nohup ignores it.
 pub(super) fn ending_signals() -> Vec<i32> {
     let mut signals = vec![SIGINT, SIGTERM];
     if !is_ignored(SIGHUP) {
@@ -141,7 +141,7 @@ impl Output {
 
 /// Gives the new file the mode of the one that it will replace and, by root, the owner. Done while it is empty: what
 /// only its owner may read must not be open to others for a while.
-fn take_over_access(file: &File, target: &Path) -> io::Result<()> {
+fn copy_access(file: &File, target: &Path) -> io::Result<()> {
     let Ok(found) = fs::symlink_metadata(target) else { return Ok(()) };
     if !found.is_file() {
         return Ok(());
@@ -193,7 +193,7 @@ impl Temporary {
         *stage = Stage::Temporary(path.clone());
         drop(stage);
         let temporary = Temporary { file, path, target: target.to_owned(), existing, progress: progress.clone() };
-        if let Err(error) = take_over_access(&temporary.file, target) {
+        if let Err(error) = copy_access(&temporary.file, target) {
             let _ = fs::remove_file(&temporary.path);
             return Err(error)
                 .context(format!("cannot give the output the mode and owner of {}", visible_path(target)));
@@ -201,8 +201,8 @@ impl Temporary {
         Ok(temporary)
     }
 
-    /// Gives it a visible name that is free, the target's with a number, and says which.
-    fn keep(&self) -> PathBuf {
+    /// Renames the temporary file to the first free name: the target's with a number. Returns that name.
+    fn keep_under_free_name(&self) -> PathBuf {
         for number in 1..1000 {
             let mut name = self.target.clone().into_os_string();
             name.push(format!(".{number}"));
@@ -319,7 +319,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Shows what is written to those who watch; a file would lose compression by it.
+    /// Makes the written lines visible to readers. Does nothing for a file, whose compression would suffer.
     pub(super) fn show(&mut self) -> io::Result<()> {
         if self.output.temporary.is_none() { self.output.flush() } else { Ok(()) }
     }
@@ -348,7 +348,7 @@ impl Recorded {
             Ok(()) => temporary.target.clone(),
             Err(unnamed) => {
                 error = error.or(Some(unnamed));
-                temporary.keep()
+                temporary.keep_under_free_name()
             }
         };
         self.output.temporary = None;

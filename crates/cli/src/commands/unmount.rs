@@ -15,13 +15,13 @@ use umbrella_fs::control::protocol::{Answer, Request};
 
 use super::PoolArg;
 use crate::client::{Client, ClientError};
-use crate::mount::UNMOUNT_PATIENCE;
+use crate::mount::UNMOUNT_TIMEOUT;
 use crate::pool::{self, Pool, PoolError};
 use crate::text::visible_path;
 use crate::{ending, mounts, output, render};
 
 /// How long a daemon that is to be forced may take to do it by itself.
-const FORCED_PATIENCE: Duration = Duration::from_secs(8);
+const FORCED_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the mount may stay after the daemon said that it goes.
 const FAREWELL: Duration = Duration::from_secs(30);
 
@@ -69,12 +69,12 @@ impl UnmountArgs {
             ending::wait_at(&pool.mount)?;
             ("unmounted", None)
         } else {
-            match self.ask(&pool) {
+            match self.request_unmount(&pool) {
                 Ok(()) => ("unmounted", None),
                 Err(error) if self.force => {
                     mounts::detach(&pool.mount, true).with_context(|| format!("detaching {shown} ({error:#})"))?;
-                    let silent = matches!(error.downcast_ref(), Some(ClientError::Silent { .. }));
-                    let silence = || format!("the daemon did not answer within {} s", FORCED_PATIENCE.as_secs());
+                    let silent = matches!(error.downcast_ref(), Some(ClientError::NoAnswer { .. }));
+                    let silence = || format!("the daemon did not answer within {} s", FORCED_TIMEOUT.as_secs());
                     ("detached", Some(if silent { silence() } else { format!("{error:#}") }))
                 }
                 Err(error) => return Err(error),
@@ -92,23 +92,23 @@ impl UnmountArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn ask(&self, pool: &Pool) -> anyhow::Result<()> {
-        let patience = if self.force { FORCED_PATIENCE } else { UNMOUNT_PATIENCE };
-        let client = Client::new(&pool.socket).patience(patience);
+    fn request_unmount(&self, pool: &Pool) -> anyhow::Result<()> {
+        let timeout = if self.force { FORCED_TIMEOUT } else { UNMOUNT_TIMEOUT };
+        let client = Client::new(&pool.socket).with_timeout(timeout);
         let daemon = process_of(&client);
-        match client.ask(&Request::Unmount { keep_staged: false }) {
+        match client.call(&Request::Unmount { keep_staged: false }) {
             // The daemon may be gone before its last word is heard.
             Ok(_) | Err(ClientError::HungUp) => wait_until_gone(&pool.mount, daemon),
             // What a daemon that was killed leaves behind is taken away.
             Err(ClientError::NotRunning { .. }) if mounts::is_dead(&pool.mount) => {
                 mounts::detach(&pool.mount, false).context("the daemon is gone; detaching the dead mount")?;
                 uncover_all(&pool.mount);
-                if let Some(left) = pool::left_in(&pool::orphaned_areas_of(&pool.mount)) {
+                if let Some(left) = pool::describe_leftovers(&pool::orphaned_areas_of(&pool.mount)) {
                     tracing::warn!("{left}");
                 }
                 Ok(())
             }
-            // Somebody took the dead mount away, and not what hides the branches.
+            // The dead mount was unmounted by hand, but the covers of the branches remain.
             Err(ClientError::NotRunning { .. }) if !uncover_all(&pool.mount).is_empty() => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -117,7 +117,7 @@ impl UnmountArgs {
 
 /// A handle on the daemon's process, which tells when it ends. There is none in another process namespace.
 fn process_of(client: &Client) -> Option<OwnedFd> {
-    let Ok(Answer::Status(status)) = client.ask(&Request::Status) else { return None };
+    let Ok(Answer::Status(status)) = client.call(&Request::Status) else { return None };
     let pid = Pid::from_raw(i32::try_from(status.pid).ok()?)?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
 }

@@ -125,8 +125,8 @@ impl WriteBackArgs {
 }
 
 fn show(branch: Option<String>, pool: &PoolOption, json: bool) -> anyhow::Result<ExitCode> {
-    let (_, client) = super::reach(pool.pool.as_deref())?;
-    let Answer::WriteBack { branches } = client.ask(&Request::WriteBackShow { branch })? else {
+    let (_, client) = super::find_live_pool(pool.pool.as_deref())?;
+    let Answer::WriteBack { branches } = client.call(&Request::WriteBackShow { branch })? else {
         return Err(ClientError::Unexpected.into());
     };
     if json {
@@ -143,7 +143,7 @@ impl SetArgs {
         if by_kernel && (self.limit.is_some() || self.background.is_some()) {
             bail!("limits need a policy (leave them out, or name a policy)");
         }
-        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let change = WriteBackChange {
             policy: self.policy.clone(),
             limit: self.limit.unwrap_or_default(),
@@ -152,7 +152,7 @@ impl SetArgs {
         let is_recording = |status: &Option<FlusherStatus>| status.as_ref().is_some_and(|status| status.recording);
         let was_recording = is_recording(&self.status(&client)?);
         client
-            .ask(&Request::WriteBackSet { branch: self.branch.clone(), write_back: (!by_kernel).then_some(change) })?;
+            .call(&Request::WriteBackSet { branch: self.branch.clone(), write_back: (!by_kernel).then_some(change) })?;
         let now = self.status(&client)?;
         let ended = was_recording && !is_recording(&now);
         if self.json {
@@ -177,7 +177,7 @@ impl SetArgs {
 
     fn status(&self, client: &Client) -> anyhow::Result<Option<FlusherStatus>> {
         let Answer::WriteBack { branches } =
-            client.ask(&Request::WriteBackShow { branch: Some(self.branch.clone()) })?
+            client.call(&Request::WriteBackShow { branch: Some(self.branch.clone()) })?
         else {
             return Err(ClientError::Unexpected.into());
         };
@@ -187,9 +187,9 @@ impl SetArgs {
 
 impl PolicyRecordArgs {
     fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = super::reach(self.pool.pool.as_deref())?;
+        let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let file = self.file.as_deref().map(pool::absolute).transpose()?;
-        client.ask(&Request::WriteBackRecord { branch: self.branch.clone(), file: file.clone(), most: self.most })?;
+        client.call(&Request::WriteBackRecord { branch: self.branch.clone(), file: file.clone(), most: self.most })?;
         if self.json {
             output::json(&json!({ "branch": self.branch, "recording": file }))?;
         } else if let Some(file) = file {

@@ -140,10 +140,10 @@ impl FlusherDisplay {
             return Ok(());
         }
         self.last = Instant::now();
-        self.tell(&status())
+        self.print_status(&status())
     }
 
-    fn tell(&self, status: &WatchStatus) -> Result<(), output::OutputError> {
+    fn print_status(&self, status: &WatchStatus) -> Result<(), output::OutputError> {
         if self.json {
             return output::json_line(status);
         }
@@ -151,7 +151,7 @@ impl FlusherDisplay {
             self.bar.tick();
             self.bar.set_message(line(status));
         } else {
-            tell!("{}", line(status));
+            report!("{}", line(status));
         }
         Ok(())
     }

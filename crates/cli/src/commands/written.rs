@@ -11,16 +11,20 @@ use umbrella_fs::spec::AccessTimes;
 use crate::text::visible_path;
 use crate::{config, mounts, output};
 
-/// Writes the text to a new file and checks it, or prints it. `next` is said below a right one.
-pub(super) fn deliver(text: &str, file: Option<&Path>, next: &dyn Fn(&str) -> Vec<String>) -> anyhow::Result<ExitCode> {
+/// Writes the text to a new file and checks it, or prints it. Prints the lines of `next` after a valid configuration.
+pub(super) fn write_or_print(
+    text: &str,
+    file: Option<&Path>,
+    next: &dyn Fn(&str) -> Vec<String>,
+) -> anyhow::Result<ExitCode> {
     let Some(file) = file else {
         output::print(text)?;
         return Ok(match config::parse(Path::new("the configuration"), text.to_owned().into_bytes()) {
             Ok(_) => ExitCode::SUCCESS,
-            Err(errors) => wrong(&errors),
+            Err(errors) => print_mistakes(&errors),
         });
     };
-    mounts::refuse_silent(file)?;
+    mounts::refuse_unresponsive(file)?;
     create(file, text)?;
     let shown = visible_path(file);
     output::line(&format!("wrote {shown}"))?;
@@ -35,12 +39,12 @@ pub(super) fn deliver(text: &str, file: Option<&Path>, next: &dyn Fn(&str) -> Ve
             }
             Ok(ExitCode::SUCCESS)
         }
-        Err(errors) => Ok(wrong(&errors)),
+        Err(errors) => Ok(print_mistakes(&errors)),
     }
 }
 
-fn wrong(errors: &config::ConfigErrors) -> ExitCode {
-    tell!("the configuration needs a change before it can be mounted:\n{errors}");
+fn print_mistakes(errors: &config::ConfigErrors) -> ExitCode {
+    report!("the configuration needs a change before it can be mounted:\n{errors}");
     ExitCode::FAILURE
 }
 

@@ -61,7 +61,7 @@ fn matching(
     mount: &Path,
     span: &Range<usize>,
 ) -> Vec<BranchPath> {
-    if let Some(silence) = mounts::silence(folder) {
+    if let Some(silence) = mounts::describe_unresponsive(folder) {
         c.fail(span.clone(), Problem::Silent { silence: format!("{} {silence}", folder.display()) });
         return Vec::new();
     }

@@ -18,7 +18,7 @@ use umbrella_fs::pool::staging_obstacle;
 use umbrella_fs::spec::{StagingSpec, resolve};
 use umbrella_units::{Amount, ByteSize};
 
-use super::notice::{Notice, PATIENCE, Reads, SpannedNotice};
+use super::notice::{Notice, Reads, SpannedNotice, TIMEOUT};
 use super::problem::{ConfigErrors, Located, Problem};
 use super::seen::{Failure, Id, PathFacts};
 use super::{Config, contradictions, odd_rules};
@@ -30,10 +30,10 @@ use crate::text::quoted;
 const LEAST_MIN_FREE: u64 = 1 << 20;
 
 /// Looks at every path of the pool; makes the mount point's path canonical.
-pub(super) fn look(config: &mut Config) -> Result<Vec<SpannedNotice>, ConfigErrors> {
+pub(super) fn inspect_paths(config: &mut Config) -> Result<Vec<SpannedNotice>, ConfigErrors> {
     let mut paths: Vec<PathBuf> = config.spec.branches.iter().map(|branch| branch.path.clone()).collect();
     paths.push(config.spec.mount.clone());
-    let mut seen = see_all(paths);
+    let mut seen = inspect_all(paths);
     let mount = seen.pop().unwrap_or_default();
     if let Some(errors) = ConfigErrors::all(&config.source, overlaps(config, &mount, &seen)) {
         return Err(errors);
@@ -43,8 +43,8 @@ pub(super) fn look(config: &mut Config) -> Result<Vec<SpannedNotice>, ConfigErro
     Ok(findings)
 }
 
-fn see_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
-    let deadline = Instant::now() + PATIENCE;
+fn inspect_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
+    let deadline = Instant::now() + TIMEOUT;
     let waiting: Vec<_> = paths
         .into_iter()
         .map(|path| {
@@ -53,12 +53,12 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
             // A thread that hangs in the kernel would keep the process from ending: what may hang is looked at by
             // another process.
             let started = std::thread::Builder::new().spawn(move || {
-                let seen = match mounts::leads(&looked_at) {
-                    PathLocality::Here => Some(see(&looked_at)),
-                    PathLocality::Away { path, .. } => probe::look_at(ProbeKind::See, &path, PATIENCE),
+                let seen = match mounts::locate(&looked_at) {
+                    PathLocality::Here => Some(inspect(&looked_at)),
+                    PathLocality::Away { path, .. } => probe::inspect_path(ProbeKind::See, &path, TIMEOUT),
                 };
                 if let Some(seen) = seen {
-                    // Who asked may have given up.
+                    // The caller may have stopped waiting.
                     let _ = sender.send(seen);
                 }
             });
@@ -80,15 +80,15 @@ fn see_all(paths: Vec<PathBuf>) -> Vec<PathFacts> {
 }
 
 /// What a process that was started to look at a path tells.
-pub(crate) fn tell(look: ProbeKind, path: &Path) -> serde_json::Result<String> {
+pub(crate) fn probe_to_json(look: ProbeKind, path: &Path) -> serde_json::Result<String> {
     match look {
-        ProbeKind::See => serde_json::to_string(&see(path)),
+        ProbeKind::See => serde_json::to_string(&inspect(path)),
         ProbeKind::Resolve => serde_json::to_string(&Resolved { path: resolve(path) }),
         ProbeKind::VolatileStaging | ProbeKind::LastingStaging => serde_json::to_string(&StagingSeen::of(path, look)),
     }
 }
 
-fn see(path: &Path) -> PathFacts {
+fn inspect(path: &Path) -> PathFacts {
     let resolved = resolve(path);
     if is_covered(path) {
         // The pool is mounted, and has it.
@@ -112,7 +112,7 @@ fn see(path: &Path) -> PathFacts {
     PathFacts { resolved, ..seen }
 }
 
-fn holds_something(dir: &Path) -> bool {
+fn is_not_empty(dir: &Path) -> bool {
     std::fs::read_dir(dir).is_ok_and(|mut names| names.next().is_some())
 }
 
@@ -205,7 +205,7 @@ fn findings(config: &Config, mount: &PathFacts, seen: &[PathFacts]) -> Vec<Spann
         None if !mount.directory => {
             findings.push(at_mount(Notice::MountNotDirectory { mount: mount.resolved.clone() }));
         }
-        None if !mounts::may_hang(&mount.resolved) && holds_something(&mount.resolved) => {
+        None if !mounts::may_hang(&mount.resolved) && is_not_empty(&mount.resolved) => {
             findings.push(at_mount(Notice::MountNotEmpty { mount: mount.resolved.clone() }));
         }
         _ => {}
@@ -226,7 +226,7 @@ fn findings(config: &Config, mount: &PathFacts, seen: &[PathFacts]) -> Vec<Spann
             findings.push(SpannedNotice { span: span.clone(), notice });
         }
         if seen.covered {
-            let hides = |cover: &&Cover| cover.path == seen.resolved && crate::pool::is_left(cover);
+            let hides = |cover: &&Cover| cover.path == seen.resolved && crate::pool::is_leftover(cover);
             if let Some(cover) = covers.iter().find(hides) {
                 let (name, path, mount) = (branch.name.clone(), branch.path.clone(), cover.pool.clone());
                 findings.push(SpannedNotice { span: span.clone(), notice: Notice::LeftHidden { name, path, mount } });
@@ -320,10 +320,10 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
     let staging = config.spec.staging.as_ref()?;
     let path = staging.path.clone()?;
     let look = if staging.volatile { ProbeKind::VolatileStaging } else { ProbeKind::LastingStaging };
-    let seen = match mounts::leads(&path) {
+    let seen = match mounts::locate(&path) {
         PathLocality::Here => StagingSeen::of(&path, look),
-        PathLocality::Away { path, .. } => probe::look_at(look, &path, PATIENCE).unwrap_or_else(|| {
-            let silence = mounts::silence(&path).unwrap_or_else(|| "cannot be checked".to_owned());
+        PathLocality::Away { path, .. } => probe::inspect_path(look, &path, TIMEOUT).unwrap_or_else(|| {
+            let silence = mounts::describe_unresponsive(&path).unwrap_or_else(|| "cannot be checked".to_owned());
             StagingSeen { obstacle: Some(format!("it {silence}")), is_on_disk: false }
         }),
     };
@@ -351,7 +351,7 @@ impl StagingSeen {
     }
 }
 
-/// Where the kernel tells of the device that a path lies on.
+/// The directory in sysfs of the device that a path lies on.
 fn device_of(path: &Path) -> Option<PathBuf> {
     let device = std::fs::metadata(path).ok()?.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));

@@ -288,7 +288,7 @@ const RENAMED_KEYS: [(&str, &str); 2] = [("keep_free", "min_free"), ("band", "hy
 
 /// Reads the text of a pool. One of its keys below a table is the mistake that TOML invites.
 pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)> {
-    parse(text).map_err(|(problem, span)| match problem.unless_renamed(&RENAMED_KEYS) {
+    parse(text).map_err(|(problem, span)| match problem.with_rename_hint(&RENAMED_KEYS) {
         Problem::UnknownKey { key, valid } if is_of_paths(&key) && valid.iter().any(|key| key == "atime") => {
             (Problem::PathInWhen { key }, span)
         }

@@ -49,7 +49,7 @@ use umbrella_units::BranchId;
 use crate::mounts;
 
 pub(crate) use conditions::FILE_TYPES;
-pub(crate) use disks::tell;
+pub(crate) use disks::probe_to_json;
 pub(crate) use notice::SpannedNotice;
 pub(crate) use problem::{ConfigErrors, ErrorReport, Problem};
 pub(crate) use source::Source;
@@ -119,7 +119,7 @@ pub(crate) fn read(path: &Path) -> Result<Config, ConfigErrors> {
 /// The bytes of a configuration, which that page describes.
 fn bytes_of(path: &Path, page: &'static str) -> Result<Vec<u8>, ConfigErrors> {
     let unread = |problem| ConfigErrors::whole_file(path, problem);
-    if let Some(silence) = mounts::silence(path) {
+    if let Some(silence) = mounts::describe_unresponsive(path) {
         return Err(unread(Problem::Silent { silence }));
     }
     let mut bytes = Vec::new();
@@ -146,7 +146,7 @@ pub(crate) fn load(
 ) -> Result<(Config, Vec<SpannedNotice>), ConfigErrors> {
     let mut config = parse_for(path, bytes_of(path, "docs/configuration.md")?, at)?;
     config.spec.access_times = access_times;
-    let findings = disks::look(&mut config)?;
+    let findings = disks::inspect_paths(&mut config)?;
     Ok((config, findings))
 }
 

@@ -1,4 +1,4 @@
-//! What is odd about a pool's configuration, and no error.
+//! Warnings about a pool's configuration that are no errors.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::advice::command;
 use crate::text::{quoted, quoted_list, visible_path};
 
 /// No longer than this for all paths together.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Something odd that is no error, and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct SpannedNotice {
     pub(crate) notice: Notice,
 }
 
-/// What is odd.
+/// The warning.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(crate) enum Notice {
     #[error(
@@ -55,7 +55,7 @@ pub(crate) enum Notice {
         command(["unmount", &mount.to_string_lossy()])
     )]
     LeftHidden { name: String, path: PathBuf, mount: PathBuf },
-    #[error("branch {}: {} does not answer (waited {} s); check its disk or server", quoted(name), visible_path(path), PATIENCE.as_secs())]
+    #[error("branch {}: {} does not answer (waited {} s); check its disk or server", quoted(name), visible_path(path), TIMEOUT.as_secs())]
     BranchSilent { name: String, path: PathBuf },
     #[error("branch {}: {} cannot be read: {reason}", quoted(name), visible_path(path))]
     BranchUnreadable { name: String, path: PathBuf, reason: String },
@@ -80,7 +80,8 @@ pub(crate) enum Notice {
     )]
     PlainDirectory { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is a plain directory, not a mount point: files would go to the disk below it; mount the branch's disk first, or set require_mount = false to use the directory",
+        "branch {}: {} is a plain directory, not a mount point; mount the branch's disk first, or set require_mount \
+        = false to use the directory",
         quoted(name),
         visible_path(path)
     )]

@@ -1,4 +1,4 @@
-//! What is odd about rules, and no error: branches that take nothing, comparisons that never hold, patterns that mean
+//! Warnings about rules that are no errors: branches that take nothing, comparisons that never hold, patterns that mean
 //! something else, reads that change no access time.
 
 use std::ops::Range;

@@ -36,7 +36,7 @@ impl Key {
         Key { name, value: Value::Flag(value), comment: None }
     }
 
-    pub(crate) fn why(self, comment: impl Into<String>) -> Key {
+    pub(crate) fn with_comment(self, comment: impl Into<String>) -> Key {
         Key { comment: Some(comment.into()), ..self }
     }
 }
@@ -178,7 +178,7 @@ pub(crate) fn branch_names(paths: &[&str]) -> Vec<String> {
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let ending = |length: usize| {
             let from = parts.len().saturating_sub(length);
-            cut(&parts.get(from..).unwrap_or_default().join("-"))
+            truncate_name(&parts.get(from..).unwrap_or_default().join("-"))
         };
         let last = |path: &str| path.rsplit('/').find(|part| !part.is_empty()).map(str::to_owned);
         let is_shared = paths.iter().filter(|other| last(other) == last(path)).count() > 1;
@@ -194,7 +194,7 @@ pub(crate) fn branch_names(paths: &[&str]) -> Vec<String> {
 const RESERVED: [&str; 2] = ["any", "default"];
 
 /// A name of what may stand in one, and as long as one may be.
-fn cut(name: &str) -> String {
+fn truncate_name(name: &str) -> String {
     const LONGEST: usize = 64;
     name.chars()
         .map(|c| if c.is_control() || matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '!') { '_' } else { c })

@@ -12,7 +12,7 @@ use umbrella_units::{ByteSize, ParseDurationError, ParseSizeError};
 
 use super::disk::{BadDiskName, BadListen, BadSleep, Listen};
 use super::source::Source;
-use crate::advice::advised;
+use crate::advice::with_advice;
 use crate::text::{self, quoted, quoted_list, visible_path};
 
 /// One mistake. The texts are lower case and say what to write instead.
@@ -108,13 +108,13 @@ pub(crate) enum Problem {
     #[error("\"default\" in the default list is the list itself; leave it out (\"any\" means all remaining branches)")]
     DefaultInDefault,
     #[error(
-        "\"spill\" no longer exists: files never go to branches outside the list. For spill = false delete the key; \
-        for spill = true end the list with \"default\" or \"any\", for example to = [\"ssd\", \"any\"]"
+        "\"spill\" no longer exists; delete the key, and for spill = true end the list with \"default\" or \"any\", for \
+        example to = [\"ssd\", \"any\"]"
     )]
     SpillIsGone,
-    #[error("{}", advised(error))]
+    #[error("{}", with_advice(error))]
     Group { error: RuleError },
-    #[error("{}", advised(error))]
+    #[error("{}", with_advice(error))]
     Evict { error: RuleError },
     #[error("evict moves files away, which read_only = true forbids: leave one of the two out")]
     EvictReadOnly,
@@ -253,7 +253,7 @@ pub(crate) enum Problem {
     BadXattrName { name: String },
     #[error("pattern {}: {reason}", quoted(glob))]
     BadGlob { glob: String, reason: GlobError },
-    #[error("{}", advised(error))]
+    #[error("{}", with_advice(error))]
     Rules { error: RuleError },
     #[error(
         "branch {}: {} lies inside the branch {} ({}); every file would be there twice",
@@ -306,7 +306,7 @@ impl Problem {
     }
 
     /// An unknown key that had this name before says how it is called now.
-    pub(super) fn unless_renamed(self, renamed: &[(&'static str, &'static str)]) -> Problem {
+    pub(super) fn with_rename_hint(self, renamed: &[(&'static str, &'static str)]) -> Problem {
         let Problem::UnknownKey { key, valid } = &self else { return self };
         let found = renamed.iter().find(|(old, new)| key == old && valid.iter().any(|valid| valid == new));
         found.map_or(self, |(old, new)| Problem::RenamedKey { old, new })

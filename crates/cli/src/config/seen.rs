@@ -26,7 +26,7 @@ pub(super) struct PathFacts {
     #[serde(default)]
     pub(super) covered: bool,
     pub(super) mount_root: bool,
-    /// Who it is as a branch, if it was one.
+    /// Its identity as a branch, if it was one.
     pub(super) identity: Option<uuid::Uuid>,
     pub(super) total: Option<ByteSize>,
     /// How reads there change access times.

@@ -55,20 +55,20 @@ pub(crate) fn start(
         .spawn()
         .context("starting the daemon")?;
     started(daemon.id());
-    let line = daemon.stdout.take().map(|pipe| first_line(pipe, waiting)).transpose();
+    let line = daemon.stdout.take().map(|pipe| read_first_line(pipe, waiting)).transpose();
     let line = line.context("waiting for the daemon")?.unwrap_or_default();
     match serde_json::from_slice(&line) {
         Ok(StartupResult::Ready { .. }) => Ok(()),
-        Ok(StartupResult::Failed { error }) => bail!("{}", shown(&error)),
+        Ok(StartupResult::Failed { error }) => bail!("{}", without_control_characters(&error)),
         Err(_) => {
             let status = daemon.wait()?;
-            bail!("the daemon ended before it was ready: {}; see {}", how_it_ended(status), visible_path(log))
+            bail!("the daemon ended before it was ready: {}; see {}", describe_exit(status), visible_path(log))
         }
     }
 }
 
-/// A process that is killed or aborted says nothing itself.
-fn how_it_ended(status: ExitStatus) -> String {
+/// How a process ended that could report nothing itself.
+fn describe_exit(status: ExitStatus) -> String {
     match status.signal() {
         Some(libc::SIGKILL) => {
             "it was killed (SIGKILL), perhaps because memory ran out (see `dmesg`; raise MemoryMax= in a unit)"
@@ -82,7 +82,7 @@ fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-fn first_line(pipe: ChildStdout, waiting: &mut dyn FnMut(Duration)) -> io::Result<Vec<u8>> {
+fn read_first_line(pipe: ChildStdout, waiting: &mut dyn FnMut(Duration)) -> io::Result<Vec<u8>> {
     let (send, read) = channel();
     std::thread::Builder::new().name("word".to_owned()).spawn(move || {
         let mut line = Vec::new();
@@ -99,8 +99,8 @@ fn first_line(pipe: ChildStdout, waiting: &mut dyn FnMut(Duration)) -> io::Resul
     }
 }
 
-/// Line ends of an error stay (it may show several places of a configuration), other control characters do not.
-fn shown(error: &str) -> String {
+/// The error without control characters except line ends. An error may show several places of a configuration.
+fn without_control_characters(error: &str) -> String {
     error.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
 
@@ -111,15 +111,15 @@ fn open_log(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).open(path)
 }
 
-/// The process that started this daemon, which waits for one word.
+/// The process that started this daemon. It waits for one [`StartupResult`].
 #[derive(Debug, Clone)]
 pub(crate) struct Starter {
     pipe: Arc<File>,
 }
 
 impl Starter {
-    /// Leaves the starter's session and directory, and keeps the pipe; standard output leads nowhere from now on.
-    pub(crate) fn leave() -> anyhow::Result<Starter> {
+    /// Leaves the starter's session and directory, keeps the pipe, and sends standard output to /dev/null.
+    pub(crate) fn detach() -> anyhow::Result<Starter> {
         let pipe = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3).context("keeping the pipe to the starter")?;
         let nowhere = OpenOptions::new().write(true).open("/dev/null").context("opening /dev/null")?;
         nix::unistd::dup2_stdout(&nowhere).context("closing standard output")?;
@@ -128,18 +128,18 @@ impl Starter {
         Ok(Starter { pipe: Arc::new(File::from(pipe)) })
     }
 
-    /// All is ready. Fails when the starter is gone.
-    pub(crate) fn ready(&self) -> io::Result<()> {
-        self.say(&StartupResult::Ready { pid: std::process::id() })
+    /// Reports that the daemon is ready. Fails when the starter has ended.
+    pub(crate) fn report_ready(&self) -> io::Result<()> {
+        self.send(&StartupResult::Ready { pid: std::process::id() })
     }
 
-    /// It failed, and why. After [`Starter::ready`] nobody listens; the log has it too.
-    pub(crate) fn failed(&self, error: &anyhow::Error) {
-        let _ = self.say(&StartupResult::Failed { error: reasons(error) });
+    /// Reports why the daemon failed. After [`Starter::report_ready`] only the log gets the error.
+    pub(crate) fn report_failure(&self, error: &anyhow::Error) {
+        let _ = self.send(&StartupResult::Failed { error: reasons(error) });
     }
 
-    fn say(&self, word: &StartupResult) -> io::Result<()> {
-        let mut line = serde_json::to_vec(word)?;
+    fn send(&self, result: &StartupResult) -> io::Result<()> {
+        let mut line = serde_json::to_vec(result)?;
         line.push(b'\n');
         (&*self.pipe).write_all(&line)
     }

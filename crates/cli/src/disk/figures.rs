@@ -41,7 +41,7 @@ pub(crate) struct Sources {
     pub(crate) flash: Option<Meter>,
     /// Reads of the disk that failed.
     pub(crate) disk_failed_reads: u64,
-    /// Those of the flash, if there is one.
+    /// Failed reads of the flash, if there is one.
     pub(crate) flash_failed_reads: Option<u64>,
     /// How long a hybrid disk took to spin up the last time.
     pub(crate) spin_up_time: Option<Duration>,

@@ -25,7 +25,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
         ),
         Err(HybridError::Detached { .. }) => {
             hybrid::finish_detach(&disk, &flash)?;
-            remembered::forget(&spec.disk);
+            remembered::remove(&spec.disk);
             return Ok(Detached {
                 name,
                 outcome: DetachOutcome::Salvaged,
@@ -40,7 +40,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
     salvage
         .detach(|done| tell(&Progress { done, total, ending: false }))
         .context("writing the intact data to the disk")?;
-    remembered::forget(&spec.disk);
+    remembered::remove(&spec.disk);
     Ok(Detached {
         name,
         outcome: DetachOutcome::Salvaged,
@@ -77,10 +77,10 @@ pub(crate) fn forget_flash(spec: &DiskSpec) -> anyhow::Result<Detached> {
     };
     match hybrid::forget_flash(&disk) {
         // A disk that was cut, or was forgotten before its flash was found, has no label any more.
-        Err(HybridError::NoTag { .. }) if is_free || remembered::recall(&spec.disk).is_some() => {}
+        Err(HybridError::NoTag { .. }) if is_free || remembered::load(&spec.disk).is_some() => {}
         forgotten => forgotten?,
     }
-    remembered::forget(&spec.disk);
+    remembered::remove(&spec.disk);
     let name = spec.name.to_string();
     Ok(Detached {
         name,

@@ -17,7 +17,7 @@ use umbrella_block::log_store::{self, LogStore, LogStoreStats};
 use umbrella_block::scrub::Scrub;
 use umbrella_units::{BLOCK_SECTORS, BlockNo, ByteSize, Lba, SECTOR_BYTES};
 
-use super::open::{OnDamage, last_holder};
+use super::open::{OnDamage, into_unshared};
 use super::protocol::{LogStatus, LogTables};
 use crate::config::MAX_BYTES;
 use crate::config::disk::{BadDiskName, DeviceSpec, DiskSpec, LogSpec};
@@ -110,8 +110,8 @@ impl Log {
         LogTables { regions: stats.regions.iter().map(Into::into).collect(), victims: stats.victims }
     }
 
-    /// What is wrong with it.
-    pub(crate) fn trouble(&self) -> Vec<String> {
+    /// The store's problems, a sentence each.
+    pub(crate) fn problems(&self) -> Vec<String> {
         let stats = self.stats();
         let damaged = (stats.damaged_segments > 0)
             .then(|| format!("{} of the log cannot be read, and are not cleaned", segments(stats.damaged_segments)));
@@ -142,7 +142,7 @@ impl Log {
 
     /// Ends it; nobody may use it any more.
     pub(crate) fn close(self) -> anyhow::Result<()> {
-        last_holder(self.store)?.close().context("closing the log store")
+        into_unshared(self.store)?.close().context("closing the log store")
     }
 }
 
@@ -160,11 +160,9 @@ pub(crate) fn is_on(device: &dyn BlockDevice, name: &str) -> anyhow::Result<bool
     let [_, at] = Superblock::COPIES;
     match (first, second) {
         (Err(FormatError::Foreign { .. }), Ok(superblock)) if !is_remainder(device, &superblock) => bail!(
-            "{name} does not begin with a log store, but has the second superblock of one ({}) at block {}: something \
-            else overwrote its beginning. To keep the store, name a configuration with [log], which opens and repairs \
-            it, or copy it out with `umbrella disk salvage`. Only if you want what is there now (`blkid {name}` says \
-            what it is), write zeroes over that block: `dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc \
-            of={name}`",
+            "the beginning of {name} was overwritten, but it has the second superblock of one log store ({}) at \
+            block {}. To keep the store, use a configuration with [log], or `umbrella disk salvage`. To keep the new \
+            contents (see `blkid {name}`): `dd if=/dev/zero bs=4096 count=1 seek={} conv=notrunc of={name}`",
             superblock.store,
             at.0,
             at.0,
@@ -223,10 +221,9 @@ pub(crate) fn refuse_without_room(disk: &PairHalf) -> anyhow::Result<()> {
     }
     let [shown, shown_needed] = size.told_apart(needed);
     bail!(
-        "{0}: a log store fills it up to its last {LABEL}, where the label of a hybrid disk goes. To keep the store, \
-         make {0} larger, from {shown} to {shown_needed} at least (`truncate -s {1}` if it is a file), and create the \
-         pair again. To give the store up, use a configuration with [flash] and [log], and `umbrella disk create \
-         --force`",
+        "{0}: a log store fills it, so the label of a hybrid disk ({LABEL}) has no room. To keep the store, enlarge \
+        {0} from {shown} to {shown_needed} (`truncate -s {1}` if it is a file). To give it up: `umbrella disk create \
+        --force` with [flash] and [log]",
         disk.name,
         needed.0
     )
@@ -266,18 +263,18 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
             bail!("{shown}: no such image, device or configuration")
         }
         Ok(data) if data.is_file() && data.len() > MAX_BYTES => bail!(
-            "{shown} is no log store (it has no superblock), and too large for a configuration ({} at most). Give a plain image with \
-             --disk. If `umbrella disk create` was interrupted, run it again with --force. If the store lost its superblocks, `umbrella \
-             disk salvage` copies its data out",
+            "{shown} is no log store (it has no superblock), and too large for a configuration ({} at most). Give a \
+            plain image with --disk. After an interrupted `umbrella disk create`, run it again with --force. For a \
+            damaged store: `umbrella disk salvage`",
             ByteSize(MAX_BYTES)
         ),
         Ok(data) if data.is_file() && data.len() == 0 && !is_toml => bail!(
             "{shown} is empty: neither an image of a log store nor a configuration; `umbrella disk create --kind log {shown} --size SIZE` makes a log \
              store of it"
         ),
-        Ok(data) if data.is_file() && !is_toml && !names_a_disk(path) => bail!(
-            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]); give a plain image with --disk; to make a log store of it, set its size with `truncate`, then run `umbrella disk create --kind \
-             log --force`"
+        Ok(data) if data.is_file() && !is_toml && !looks_like_configuration(path) => bail!(
+            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]): give a plain \
+            image with --disk, or make it a log store (`truncate`, then `umbrella disk create --kind log --force`)"
         ),
         _ => Ok(()),
     }
@@ -295,13 +292,13 @@ fn first_block(path: &Path) -> std::io::Result<()> {
 }
 
 /// Whether a file looks like a configuration, right or wrong.
-fn names_a_disk(path: &Path) -> bool {
+fn looks_like_configuration(path: &Path) -> bool {
     let Ok(text) = std::fs::read_to_string(path) else { return false };
     text.lines().any(|line| line.trim_start().trim_start_matches('[').trim_start().starts_with("disk"))
 }
 
-/// Looks into a file without opening it as a disk, which somebody else may have done. With its second superblock alone
-/// it is larger than a configuration may be.
+/// Reads a file without opening it as a disk, because another process may have done so. With its second superblock
+/// alone it is larger than a configuration may be.
 pub(crate) fn has_a_store(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     let Ok(size) = file.metadata().map(|data| data.len()) else { return false };

@@ -26,11 +26,11 @@ use crate::text::visible_path;
 /// How long a file system may take to say whether a file is locked.
 const A_LOOK: Duration = Duration::from_secs(2);
 
-/// Fails if the data of a device is a loop device as well, or is that of a file behind a loop device which somebody
-/// serves.
+/// Fails if the data of a device is a loop device as well, or belongs to the backing file of a loop device that a
+/// daemon serves.
 pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result<()> {
     let Some(path) = spec.path().and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
-    if let Some(told) = served_behind(&path, access) {
+    if let Some(told) = served_backing_of(&path, access) {
         bail!("{told}");
     }
     if let Some(device) = loops_on(&path, access).next() {
@@ -46,7 +46,7 @@ pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result
 /// How the data of a device is in use, under whichever of its names; nothing if nobody writes it.
 pub(crate) fn in_use(spec: &DeviceSpec) -> Option<String> {
     let path = spec.path()?.canonicalize().ok()?;
-    if let Some(told) = served_behind(&path, Access::ReadOnly) {
+    if let Some(told) = served_backing_of(&path, Access::ReadOnly) {
         return Some(told);
     }
     let shown = visible_path(&path);
@@ -73,21 +73,21 @@ fn loops_on(path: &Path, access: Access) -> impl Iterator<Item = PathBuf> {
     // Without that list, there are no loop devices.
     std::fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(move |entry| {
         let about = entry.path();
-        let is_on = backing(&about).is_some_and(|file| mounts::is_same(path, identity, &file));
+        let is_on = read_backing_file(&about).is_some_and(|file| mounts::is_same(path, identity, &file));
         let is_harmless = access == Access::ReadOnly && is_read_only(&about);
         (is_on && !is_harmless).then(|| Path::new("/dev").join(entry.file_name()))
     })
 }
 
-/// Whether somebody has a block device for himself: mounted, or served.
+/// Whether a block device is opened exclusively: mounted or served.
 fn is_claimed(device: &Path) -> bool {
     let claim = rustix::fs::open(device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
     claim.is_err_and(|error| error == Errno::BUSY)
 }
 
-/// That a device is a loop device, or a part of one, on a file that is served, if it is.
-fn served_behind(device: &Path, access: Access) -> Option<String> {
-    let file = behind(device)?;
+/// The message that a device is a loop device, or a partition of one, on a file that a daemon serves; else `None`.
+fn served_backing_of(device: &Path, access: Access) -> Option<String> {
+    let file = backing_file(device)?;
     is_locked(&file, access)
         .then(|| format!("{} is the file {}, which is served or in use", visible_path(device), visible_path(&file)))
 }
@@ -98,8 +98,8 @@ fn is_locked(file: &Path, access: Access) -> bool {
         Access::ReadOnly => (Question::LockShared, FlockOperation::NonBlockingLockShared),
         Access::ReadWrite => (Question::LockExclusive, FlockOperation::NonBlockingLockExclusive),
     };
-    if let PathLocality::Away { path, .. } = mounts::leads(file) {
-        return probe::ask(question, &path, A_LOOK) == ProbeReply::No(Errno::AGAIN);
+    if let PathLocality::Away { path, .. } = mounts::locate(file) {
+        return probe::query(question, &path, A_LOOK) == ProbeReply::No(Errno::AGAIN);
     }
     if !std::fs::metadata(file).is_ok_and(|data| data.is_file()) {
         return false;
@@ -107,22 +107,22 @@ fn is_locked(file: &Path, access: Access) -> bool {
     File::open(file).is_ok_and(|opened| rustix::fs::flock(&opened, lock).is_err_and(|error| error == Errno::AGAIN))
 }
 
-/// Fails if a path, or the file behind a loop device, lies on a file system that does not answer.
-pub(crate) fn refuse_silent(path: &Path) -> anyhow::Result<()> {
-    mounts::refuse_silent(path)?;
-    behind(path).map_or(Ok(()), |file| mounts::refuse_silent(&file))
+/// Fails if a path, or the backing file of a loop device, lies on a file system that does not answer.
+pub(crate) fn refuse_unresponsive(path: &Path) -> anyhow::Result<()> {
+    mounts::refuse_unresponsive(path)?;
+    backing_file(path).map_or(Ok(()), |file| mounts::refuse_unresponsive(&file))
 }
 
-/// The file behind a loop device or a partition of one.
-fn behind(device: &Path) -> Option<PathBuf> {
+/// The backing file of a loop device or of its partition.
+fn backing_file(device: &Path) -> Option<PathBuf> {
     let data = std::fs::metadata(device).ok().filter(|data| data.file_type().is_block_device())?;
     let number = data.rdev();
     let about = Path::new("/sys/dev/block").join(format!("{}:{}", major(number), minor(number))).canonicalize().ok()?;
-    backing(&about).or_else(|| backing(about.parent()?))
+    read_backing_file(&about).or_else(|| read_backing_file(about.parent()?))
 }
 
-/// What the kernel says of a block device: the file behind it.
-fn backing(about: &Path) -> Option<PathBuf> {
+/// The backing file that sysfs names for a block device.
+fn read_backing_file(about: &Path) -> Option<PathBuf> {
     let line = std::fs::read(about.join("loop/backing_file")).ok()?;
     Some(PathBuf::from(OsStr::from_bytes(line.strip_suffix(b"\n")?)))
 }

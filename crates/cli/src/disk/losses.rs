@@ -16,8 +16,8 @@ pub(crate) fn perhaps_lost(lost: &Losses) -> String {
         (lost.unknown_records > 0).then(|| format!("{} of unknown sectors", count(lost.unknown_records, "record")));
     let held: Vec<String> = named.into_iter().chain(more).chain(unknown).collect();
     format!(
-        "part of the log was damaged near its end. It held {}, where older data is now. If the last flush before the \
-        end was answered, flushed data is lost; check the files there",
+        "part of the log was damaged near its end. {} may hold older data now, if the last flush before the end was \
+        answered: check the files there",
         held.join(", ")
     )
 }

@@ -21,7 +21,7 @@ use super::figures::Sources;
 use super::log::Log;
 use super::losses::{perhaps_lost, skipped, unknown};
 use super::motor::TimedMotor;
-use super::open::{self, OnDamage, OpenDevice, last_holder};
+use super::open::{self, OnDamage, OpenDevice, into_unshared};
 use super::pair::{Persistence, detach_pair, halves, keeps, salvage};
 use super::protocol::{AtDetach, BreakEven, CacheStatus, Motor};
 use super::remembered;
@@ -29,8 +29,8 @@ use crate::config::disk::{DiskSpec, LogSpec};
 use crate::output::reasons;
 use crate::text::count;
 
-/// What is done about damage of the hybrid disk below a log store: the store may be damaged alone.
-fn below(spec: &DiskSpec, on_damage: OnDamage) -> OnDamage {
+/// How to treat damage of the hybrid disk below a log store: refuse it, because `on_damage` is meant for the store.
+fn for_pair_below_log(spec: &DiskSpec, on_damage: OnDamage) -> OnDamage {
     if spec.log.is_some() { OnDamage::Refuse } else { on_damage }
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct ServedDisk {
     disk: OpenDevice,
     /// The motor of a disk that is not hybrid.
     motor: Option<Arc<dyn Spindle>>,
-    /// That of a hybrid disk, which is put to sleep.
+    /// The motor of a hybrid disk, which is put to sleep.
     timed: Option<Arc<TimedMotor>>,
     flash: Option<OpenDevice>,
     /// Why its disk is never put to sleep, though it should be.
@@ -60,7 +60,7 @@ pub(crate) struct ServedDisk {
 impl ServedDisk {
     /// Opens it, with the log store that is on it.
     pub(crate) fn open(spec: DiskSpec, on_damage: OnDamage) -> anyhow::Result<ServedDisk> {
-        let mut offered = match ServedDisk::open_below(spec.clone(), below(&spec, on_damage)) {
+        let mut offered = match ServedDisk::open_below(spec.clone(), for_pair_below_log(&spec, on_damage)) {
             Err(error) if on_damage == OnDamage::Salvage && is_damage(&error) => {
                 ServedDisk::open_below(spec, on_damage)
             }
@@ -114,7 +114,7 @@ impl ServedDisk {
                 return Err(damage.clone().into());
             }
             if spec.read_only || pair.damage().is_some() && !pair.can_be_salvaged() {
-                return Ok(ServedDisk::only_read(spec, disk, flash, pair));
+                return Ok(ServedDisk::read_only(spec, disk, flash, pair));
             }
             drop((pair, disk, flash));
             salvage(&spec, cache)?;
@@ -141,14 +141,14 @@ impl ServedDisk {
         let spin_down = SpinDown::parse(&cache.settings.spin_down.to_string(), costs)?;
         let spindle = Arc::<TimedMotor>::clone(&motor);
         let hybrid = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, Some(spin_down))?;
-        remembered::remember(&spec, disk.device.geometry().size());
+        remembered::save(&spec, disk.device.geometry().size());
         let (hybrid, flash) = (Some(Arc::new(hybrid)), Some(flash));
         let timed = Some(motor);
         Ok(ServedDisk { disk, motor: None, timed, flash, sleepless, hybrid, salvage: None, log: None, spec })
     }
 
-    /// The undamaged part of a damaged pair.
-    fn only_read(spec: DiskSpec, disk: OpenDevice, flash: OpenDevice, pair: DamagedPair) -> ServedDisk {
+    /// Offers the undamaged part of a damaged pair, read-only.
+    fn read_only(spec: DiskSpec, disk: OpenDevice, flash: OpenDevice, pair: DamagedPair) -> ServedDisk {
         let motor = disk.motor(&spec.disk).ok();
         ServedDisk {
             disk,
@@ -275,7 +275,7 @@ impl ServedDisk {
         devices.filter_map(|(half, device)| Some((half.to_owned(), open::watts(device)?))).collect()
     }
 
-    /// What is wrong with what it is made of: reads that failed.
+    /// Problems of its devices: reads that failed.
     pub(crate) fn failed_reads(&self) -> Vec<String> {
         let halves = [("the disk", Some(&self.disk)), ("the flash", self.flash.as_ref())];
         let told = halves.into_iter().filter_map(|(half, part)| {
@@ -324,8 +324,8 @@ impl ServedDisk {
         }
         if self.spec.cache.is_none() && hybrid::has_tag(&self.disk.half()) {
             bail!(
-                "{name} is half of a hybrid disk, whose label is in the last {} of {}: it does not grow. Take the \
-                pair apart first (`umbrella disk detach --dissolve`); see docs/disk.md, Enlarge a disk",
+                "{name} is half of a hybrid disk, with its label in the last {} of {}: it does not grow. First run \
+                `umbrella disk detach --dissolve` (docs/disk.md, Enlarge a disk)",
                 hybrid::LABEL,
                 self.disk.name
             );
@@ -337,8 +337,8 @@ impl ServedDisk {
                 bail!("{name} is not a log store: detach it, enlarge its disk or file, and attach it again")
             }
             _ => bail!(
-                "{name} is on a hybrid disk, which does not grow: take that apart (`umbrella disk detach \
-                --dissolve`), enlarge its disk, and join it with its flash again; see docs/disk.md, Enlarge a disk"
+                "{name} is on a hybrid disk, which does not grow: first run `umbrella disk detach --dissolve` \
+                (docs/disk.md, Enlarge a disk)"
             ),
         }
     }
@@ -368,7 +368,7 @@ impl ServedDisk {
 
     fn close_below(self) -> anyhow::Result<()> {
         match self.hybrid {
-            Some(hybrid) => last_holder(hybrid)?.close().context("closing the hybrid disk"),
+            Some(hybrid) => into_unshared(hybrid)?.close().context("closing the hybrid disk"),
             None if self.spec.read_only => Ok(()),
             None => self.disk.device.flush().context("the last flush"),
         }
@@ -380,7 +380,7 @@ impl ServedDisk {
             log.close()?;
         }
         match self.hybrid {
-            Some(hybrid) => detach_pair(last_holder(hybrid)?, &self.spec, AtDetach::Empty),
+            Some(hybrid) => detach_pair(into_unshared(hybrid)?, &self.spec, AtDetach::Empty),
             None => self.close_below(),
         }
     }
@@ -391,7 +391,7 @@ impl ServedDisk {
             log.close()?;
         }
         match self.hybrid {
-            Some(hybrid) => detach_pair(last_holder(hybrid)?, &self.spec, AtDetach::Dissolve),
+            Some(hybrid) => detach_pair(into_unshared(hybrid)?, &self.spec, AtDetach::Dissolve),
             None => self.close_below(),
         }
     }

@@ -194,7 +194,7 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
     }
     match hybrid::flash_of(&disk.half()) {
         Ok(None) if hybrid::has_tag(&disk.half()) => Ok(None),
-        Ok(None) => Ok(remembered::recall(spec).map(|was| without_label(&disk, &was))),
+        Ok(None) => Ok(remembered::load(spec).map(|was| describe_missing_label(&disk, &was))),
         Ok(Some(flash)) => Ok(Some(format!(
             "{} belongs together with the flash {flash}: without it, its data may be old; give [flash] (or --flash), or serve it --read-only",
             disk.name
@@ -214,8 +214,8 @@ pub(crate) fn needs_flash(spec: &DeviceSpec) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// What has become of a disk that had a flash, and whose label is not where it was.
-fn without_label(disk: &OpenDevice, was: &Remembered) -> String {
+/// The message about a disk that had a flash, and whose label is no longer at its place.
+fn describe_missing_label(disk: &OpenDevice, was: &Remembered) -> String {
     let Remembered { size, flash, .. } = was;
     let is = disk.device.geometry().size();
     let [shown, shown_is] = size.told_apart(is);
@@ -225,9 +225,9 @@ fn without_label(disk: &OpenDevice, was: &Remembered) -> String {
         Ordering::Equal => "lost its label".to_owned(),
     };
     format!(
-        "{} was half of a hybrid disk with the flash {}, which may have its newest data, and {became}. Restore its \
-        size or label and give [flash], or serve it --read-only; `umbrella disk detach CONFIG --forget-flash` gives \
-        up what only the flash has",
+        "{} was half of a hybrid disk with the flash {}, which may have its newest data; it {became}. Restore it and \
+        give [flash], serve it --read-only, or give up the data on the flash: `umbrella disk detach CONFIG \
+        --forget-flash`",
         disk.name,
         visible(flash)
     )
@@ -338,12 +338,12 @@ pub(crate) enum OnDamage {
     Salvage,
 }
 
-/// How long calls under way may take to let go of a disk that ends.
-const FAREWELL: Duration = Duration::from_secs(30);
+/// How long a disk that ends waits for calls under way.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What is shared, once nobody else holds it.
-pub(super) fn last_holder<T>(mut shared: Arc<T>) -> anyhow::Result<T> {
-    let deadline = Instant::now() + FAREWELL;
+/// Waits until no other owner is left, and unwraps the value.
+pub(super) fn into_unshared<T>(mut shared: Arc<T>) -> anyhow::Result<T> {
+    let deadline = Instant::now() + CLOSE_TIMEOUT;
     loop {
         match Arc::try_unwrap(shared) {
             Ok(last) => return Ok(last),

@@ -32,8 +32,8 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Pers
         (disk, _) => {
             let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
             bail!(
-                "the {forgets} is in memory, which is lost when the daemon ends, but the {keeps} is not: give the {forgets} a path, or keep both in \
-                 memory to try it out"
+                "the {forgets} is in memory, which is lost when the daemon ends, but the {keeps} is not: give the \
+                {forgets} a path, or keep both in memory"
             )
         }
     }
@@ -67,7 +67,7 @@ pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -
         }
     };
     if !needs_flash {
-        remembered::forget(&spec.disk);
+        remembered::remove(&spec.disk);
     }
     Ok(())
 }
@@ -99,7 +99,7 @@ pub(crate) fn detach_unserved(
         // It was being dissolved when the power went.
         Err(HybridError::Detached { .. }) => {
             finish_detach(&disk.half(), &flash.half())?;
-            remembered::forget(&spec.disk);
+            remembered::remove(&spec.disk);
             Ok((ByteSize(0), Losses::default(), Losses::default()))
         }
         Err(error) => Err(error.into()),
@@ -111,7 +111,7 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
     let total = hybrid.stats().cached;
     let mut told = true;
     // It has to be awake for its mark, too.
-    hybrid.hold_awake();
+    hybrid.keep_awake();
     let drained = std::thread::scope(|scope| {
         let work = scope.spawn(|| hybrid.drain());
         while !work.is_finished() {
@@ -126,7 +126,7 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
         work.join().unwrap_or(Err(HybridError::Closed))
     });
     if drained.is_err() {
-        hybrid.let_sleep();
+        hybrid.allow_sleep();
     }
     match drained {
         Err(HybridError::Stopped) => {

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use thiserror::Error;
 
 use super::log::{named_by_device, refuse_other};
-use super::looped::refuse_silent;
+use super::looped::refuse_unresponsive;
 use super::protocol::{Answer, DiskClient, DiskStatus, Request};
 use crate::client::{self, ClientError};
 use crate::config::ConfigErrors;
@@ -21,7 +21,7 @@ use crate::pool;
 use crate::text::{quoted, visible, visible_path};
 
 /// How long a daemon may take to say how its disk stands.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after its answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -67,7 +67,7 @@ impl Target {
 /// The way to the daemon of this very disk, and how it stands.
 pub(crate) fn client_of(spec: &DiskSpec) -> anyhow::Result<(DiskClient, DiskStatus)> {
     let client = DiskClient::new(&control(&spec.name));
-    let Answer::Status(status) = client.clone().patience(PATIENCE).ask(&Request::Status)? else {
+    let Answer::Status(status) = client.clone().with_timeout(TIMEOUT).call(&Request::Status)? else {
         return Err(ClientError::Unexpected.into());
     };
     let flash = spec.cache.as_ref().map(|cache| cache.flash.identity());
@@ -119,7 +119,7 @@ pub(crate) fn is_served(name: &DiskName) -> bool {
 }
 
 /// Waits until nobody listens for a disk of that name. A daemon answers just before it ends, and a process that starts
-/// one after that must not take it for one that goes on. Gives up when somebody else has started one meanwhile.
+/// one after that must not take it for one that goes on. Gives up when another process has started one meanwhile.
 pub(crate) fn wait_until_gone(name: &DiskName) {
     let deadline = Instant::now() + FAREWELL;
     while is_served(name) && Instant::now() < deadline {
@@ -158,7 +158,7 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
     {
         return Ok(Target { name, spec: None });
     }
-    refuse_silent(Path::new(given))?;
+    refuse_unresponsive(Path::new(given))?;
     if let Some(dead) =
         known().unwrap_or_default().into_iter().find(|known| name.as_ref() == Ok(known) || was_attached(known, given))
     {
@@ -170,7 +170,7 @@ pub(crate) fn find(given: Option<&str>) -> Result<Target, PlaceError> {
     if Path::new(given).is_file() {
         refuse_other(Path::new(given))?;
         let spec = disk::read(Path::new(given))?;
-        spec.paths().try_for_each(refuse_silent)?;
+        spec.paths().try_for_each(refuse_unresponsive)?;
         return Ok(Target { name: spec.name.clone(), spec: Some(spec) });
     }
     let served: Vec<String> = served().iter().map(ToString::to_string).collect();
@@ -184,8 +184,8 @@ fn is_attached(name: &DiskName, device: &str) -> bool {
     if device.starts_with("/dev/loop") {
         return false;
     }
-    let client = DiskClient::new(&control(name)).patience(Duration::from_secs(3));
-    matches!(client.ask(&Request::Status), Ok(Answer::Status(status)) if status.device.as_deref() == Some(device))
+    let client = DiskClient::new(&control(name)).with_timeout(Duration::from_secs(3));
+    matches!(client.call(&Request::Status), Ok(Answer::Status(status)) if status.device.as_deref() == Some(device))
 }
 
 /// Whether a loop device lies over the file of a disk. Its daemon is not asked: it may be gone, or hang.

@@ -8,7 +8,7 @@ use umbrella_block::log_store::RegionStats;
 use umbrella_units::{ByteSize, SectorRange};
 
 use super::figures::Figure;
-use crate::client::{ClientOf, Language};
+use crate::client::{ClientOf, Protocol};
 use crate::config::disk::Front;
 
 /// A question or command.
@@ -123,7 +123,7 @@ pub(crate) struct DiskStatus {
     /// Nothing for what keeps no checksums.
     #[serde(default)]
     pub(crate) scrub: Option<ScrubStatus>,
-    /// What is wrong; nothing when all is well.
+    /// Problems; empty when there are none.
     pub(crate) trouble: Vec<String>,
     /// Ranges whose newest data only the flash has, while it is in trouble.
     pub(crate) at_risk: Vec<SectorRange>,
@@ -257,11 +257,11 @@ pub(crate) enum DetachOutcome {
     LeftoversCleared,
 }
 
-/// What is said to the daemons of disks.
+/// The protocol of disks.
 #[derive(Debug, Clone)]
-pub(crate) struct DiskLanguage;
+pub(crate) struct DiskProtocol;
 
-impl Language for DiskLanguage {
+impl Protocol for DiskProtocol {
     type Request = Request;
     type Answer = Answer;
     type Progress = Progress;
@@ -270,13 +270,13 @@ impl Language for DiskLanguage {
     const FORCE: &'static str = "it may be waiting for the disk; `kill -9` on it loses no flushed data, and `umbrella \
         disk attach` continues from there";
 
-    fn sign_of_life() -> Request {
+    fn ping() -> Request {
         Request::Status
     }
 }
 
-/// The way to a disk's daemon.
-pub(crate) type DiskClient = ClientOf<DiskLanguage>;
+/// A client of a disk's daemon.
+pub(crate) type DiskClient = ClientOf<DiskProtocol>;
 
 /// What a scrub found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

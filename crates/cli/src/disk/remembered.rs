@@ -31,8 +31,8 @@ pub(crate) struct Remembered {
     pub(crate) flash: String,
 }
 
-/// Notes that the flash of a disk may hold its newest data.
-pub(crate) fn remember(spec: &DiskSpec, size: ByteSize) {
+/// Records that the flash of a disk may hold the disk's newest data.
+pub(crate) fn save(spec: &DiskSpec, size: ByteSize) {
     let (Some(path), Some(cache)) = (spec.disk.path(), &spec.cache) else { return };
     let Some(file) = file_of(path) else { return };
     let disk = path.canonicalize().unwrap_or_else(|_| path.to_owned());
@@ -48,13 +48,13 @@ pub(crate) fn remember(spec: &DiskSpec, size: ByteSize) {
     }
 }
 
-/// The memory of a disk, if its flash may hold its newest data.
-pub(crate) fn recall(spec: &DeviceSpec) -> Option<Remembered> {
+/// The record of a disk; `None` if no flash holds newer data of it.
+pub(crate) fn load(spec: &DeviceSpec) -> Option<Remembered> {
     state_file::read(&file_of(spec.path()?)?)
 }
 
-/// The disk is whole alone; whether anything was remembered.
-pub(crate) fn forget(spec: &DeviceSpec) -> bool {
+/// Removes the record, because the disk is complete without flash. Returns whether there was one.
+pub(crate) fn remove(spec: &DeviceSpec) -> bool {
     spec.path().and_then(|path| file_of(path)).is_some_and(|file| fs::remove_file(file).is_ok())
 }
 
@@ -66,7 +66,7 @@ fn file_of(path: &Path) -> Option<PathBuf> {
 
 /// What stays with the disk at that path; nothing if it has nothing like that.
 fn id_of(path: &Path) -> Option<String> {
-    if let PathLocality::Away { mounted, at, .. } = mounts::leads(path) {
+    if let PathLocality::Away { mounted, at, .. } = mounts::locate(path) {
         // Only what a process of its own can tell.
         let ProbeReply::Yes(found) = mounts::found_at(path) else { return None };
         return found.is_file.then(|| format!("away-{}-{}-{:x}", mounted.source, at.display(), found.inode));
@@ -91,8 +91,7 @@ fn file_system_of(path: &Path) -> Option<String> {
     Some(format!("{:x}", rustix::fs::statvfs(path).ok()?.f_fsid))
 }
 
-/// That of a device by its folder in sysfs: its own name for itself, or that of the disk that it is a part of and where
-/// it begins there.
+/// The id of a device, from its folder in sysfs: its own id, or for a partition the disk's id and the partition's start.
 fn id_of_device(folder: &Path) -> Option<String> {
     let text = |name: &str| {
         let text = fs::read_to_string(folder.join(name)).ok()?;

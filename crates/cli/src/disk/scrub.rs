@@ -46,7 +46,7 @@ pub(crate) struct Scrubs {
 }
 
 impl Scrubs {
-    /// Those of a disk of which a store or pair with this id keeps checksums, as they were kept.
+    /// The saved scrubs of a disk whose store or pair with this id keeps checksums.
     pub(crate) fn of(name: DiskName, id: Option<ScrubId>) -> Scrubs {
         let id = id.unwrap_or_default();
         let file = state_file::path("@scrubs", &format!("{name}.json"));
@@ -68,8 +68,8 @@ impl Scrubs {
         ScrubStatus { state, read: begun.read, damaged_ranges, last: record.last.clone() }
     }
 
-    /// What the last one found, in words, if that is bad.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    /// The damage that the last scrub found, in words; `None` if it found none.
+    pub(crate) fn problems(&self) -> Option<String> {
         let record = self.record.lock();
         let last = record.last.as_ref().filter(|last| !last.is_clean())?;
         Some(found(&self.name, last))
@@ -184,7 +184,7 @@ impl Scrubs {
     }
 }
 
-/// What a scrub found that is bad, in words.
+/// The damage that a scrub found, in words.
 fn found(name: &DiskName, result: &ScrubResult) -> String {
     let ranges = count(result.ranges(), "range");
     format!(

@@ -2,7 +2,7 @@
 //!
 //! 1. The control socket is bound: a second daemon of the same name ends here.
 //! 2. The disk is opened, a hybrid disk with its log, the NBD server started, and the disk attached if that is wanted.
-//! 3. Requests are answered until a signal comes or somebody asks for the end.
+//! 3. Requests are answered until a signal or a request ends the daemon.
 //! 4. The block device is taken away, which waits until nobody uses it. The server stops: requests under way are
 //!    answered, and everything is flushed. Then the disk is closed, or taken apart.
 
@@ -60,16 +60,16 @@ pub(crate) fn serve(
     let served = open(spec, here, on_damage, &end)?;
     let scrubbed = served.offered.scrubbed().and_then(|scrubbed| scrubbed.upgrade());
     let scrubs = Arc::new(Scrubs::of(name.clone(), scrubbed.map(|scrubbed| scrubbed.id())));
-    let _ends_scrubs = scrub_in_time(&served.offered, &scrubs)?;
+    let _ends_scrubs = start_periodic_scrubs(&served.offered, &scrubs)?;
     let served = Arc::new(Mutex::new(Some(served)));
     let serving = control.serve(DiskService { served: Arc::clone(&served), end, since: Instant::now(), scrubs });
-    if let Some(Err(gone)) = starter.map(Starter::ready) {
+    if let Some(Err(gone)) = starter.map(Starter::report_ready) {
         // The user who wanted the disk may only have lost their terminal.
         tracing::warn!("the process that started the daemon is gone ({gone}); {name} stays served");
     }
-    systemd::tell("READY=1");
-    let (end, served) = until_free(&ends, &served)?;
-    systemd::tell("STOPPING=1");
+    systemd::notify("READY=1");
+    let (end, served) = wait_until_detached(&ends, &served)?;
+    systemd::notify("STOPPING=1");
     let result = match end {
         EndReason::Signal => stop(served, AtDetach::Keep),
         EndReason::Detach { flash, requester } => {
@@ -84,8 +84,8 @@ pub(crate) fn serve(
     result
 }
 
-/// Starts the thread that scrubs when it is time, if the configuration says so; it ends when the sender goes.
-fn scrub_in_time(offered: &ServedDisk, scrubs: &Arc<Scrubs>) -> anyhow::Result<Option<Sender<()>>> {
+/// Starts the thread for periodic scrubs, if they are configured. The thread ends when the sender is dropped.
+fn start_periodic_scrubs(offered: &ServedDisk, scrubs: &Arc<Scrubs>) -> anyhow::Result<Option<Sender<()>>> {
     let ScrubSpec { every: Some(every), bandwidth } = offered.spec.scrub else { return Ok(None) };
     let Some(scrubbed) = offered.scrubbed() else {
         let name = &offered.spec.name;
@@ -101,7 +101,7 @@ fn scrub_in_time(offered: &ServedDisk, scrubs: &Arc<Scrubs>) -> anyhow::Result<O
 
 /// Opens the disk and offers it (step 2).
 fn open(spec: DiskSpec, here: LocalDevice, on_damage: OnDamage, end: &Sender<EndReason>) -> anyhow::Result<Served> {
-    heed_signals(end.clone())?;
+    install_signal_handlers(end.clone())?;
     let name = spec.name.clone();
     let (front, addresses) = (spec.front, addresses(&spec));
     let limits = Limits { connections: usize::from(spec.nbd.connections), ..Limits::default() };
@@ -128,21 +128,24 @@ fn open(spec: DiskSpec, here: LocalDevice, on_damage: OnDamage, end: &Sender<End
     Ok(served)
 }
 
-/// Waits for the end, and until the block device is away. While that is in use, a request to detach it is refused.
-/// After a signal it is tried again and again.
-fn until_free(ends: &Receiver<EndReason>, served: &Mutex<Option<Served>>) -> anyhow::Result<(EndReason, Served)> {
+/// Waits for a request or signal to end, and detaches the block device. While the device is in use, a request is
+/// refused, and after a signal the detachment is tried again and again.
+fn wait_until_detached(
+    ends: &Receiver<EndReason>,
+    served: &Mutex<Option<Served>>,
+) -> anyhow::Result<(EndReason, Served)> {
     let mut leaving = false;
     loop {
         let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(EndReason::Signal);
         let mut place = served.lock();
         if let EndReason::Detach { requester, .. } = &end
-            && !requester.still_waits()
+            && !requester.is_waiting()
         {
             requester.done(Err(NOBODY_WAITS.to_owned()));
             continue;
         }
         let Some(mut disk) = place.take() else { bail!("the disk is gone") };
-        let Err(error) = disk.take_away() else { return Ok((end, disk)) };
+        let Err(error) = disk.detach_device() else { return Ok((end, disk)) };
         disk.ending |= matches!(end, EndReason::Signal);
         *place = Some(disk);
         match end {
@@ -181,7 +184,7 @@ fn addresses(spec: &DiskSpec) -> Vec<Address> {
 }
 
 /// The first signal ends the daemon in order, the second at once.
-fn heed_signals(end: Sender<EndReason>) -> anyhow::Result<()> {
+fn install_signal_handlers(end: Sender<EndReason>) -> anyhow::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let heed = move || {
         let mut asked = false;

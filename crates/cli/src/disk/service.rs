@@ -36,11 +36,12 @@ const MOST_RANGES: usize = 10_000;
 pub(crate) enum EndReason {
     /// A signal: what is on flash stays there.
     Signal,
-    /// Somebody asked, and waits for the outcome.
+    /// A client requested it, and waits for the outcome.
     Detach { flash: AtDetach, requester: Requester },
 }
 
-/// Who asked for a detachment. What nobody waits for any more is not done: it would come when nobody expects it.
+/// The client that requested a detachment. What nobody waits for any more is not done: it would come when nobody
+/// expects it.
 pub(crate) struct Requester(Sender<RequesterMessage>);
 
 /// A message to a requester.
@@ -52,8 +53,8 @@ enum RequesterMessage {
 }
 
 impl Requester {
-    /// Whether it still waits; from then on it knows that the end has begun.
-    pub(crate) fn still_waits(&self) -> bool {
+    /// Whether the requester still waits. If so, it learns that the end has begun.
+    pub(crate) fn is_waiting(&self) -> bool {
         let (reply, heard) = channel();
         self.0.send(RequesterMessage::AreYouThere(reply)).is_ok() && heard.recv().is_ok_and(|there| there)
     }
@@ -90,18 +91,18 @@ impl Service for DiskService {
 
     fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, String> {
         let answer = match request {
-            Request::Status => self.of_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
-            Request::Stats => self.of_served(|Served { offered, server, attached, .. }| {
+            Request::Status => self.with_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
+            Request::Stats => self.with_served(|Served { offered, server, attached, .. }| {
                 let here = attached.as_ref().map(Attached::traffic).unwrap_or_default();
                 let log = offered.log().map(Log::tables);
                 let figures = figures(&server.stats(), &offered.sources(here));
                 Ok(Answer::Stats { figures, watts: offered.watts(), log })
             }),
-            Request::Attach { front } => self.of_served(|served| {
+            Request::Attach { front } => self.with_served(|served| {
                 served.attach(front)?;
                 Ok(Answer::Status(Box::new(self.status(served))))
             }),
-            Request::Grow => self.of_served(Served::grow).map(Answer::Grown),
+            Request::Grow => self.with_served(Served::grow).map(Answer::Grown),
             Request::Scrub { bandwidth, restart } => self.scrub(bandwidth, restart, tell).map(Answer::Scrubbed),
             Request::Detach { flash, force } => self.detach(flash, force, tell).map(Answer::Detached),
         };
@@ -144,8 +145,8 @@ impl Served {
         Ok(GrowResult { name, before, size, device: self.attached.as_ref().map(Attached::shown) })
     }
 
-    /// Takes the block device away; fails, and leaves it as it is, while somebody uses it.
-    pub(crate) fn take_away(&mut self) -> anyhow::Result<()> {
+    /// Detaches the block device. Fails, and changes nothing, while the device is in use.
+    pub(crate) fn detach_device(&mut self) -> anyhow::Result<()> {
         if let Some(attached) = &mut self.attached {
             attached.detach()?;
             self.attached = None;
@@ -155,7 +156,7 @@ impl Served {
 }
 
 impl DiskService {
-    fn of_served<T>(&self, look: impl FnOnce(&mut Served) -> anyhow::Result<T>) -> anyhow::Result<T> {
+    fn with_served<T>(&self, look: impl FnOnce(&mut Served) -> anyhow::Result<T>) -> anyhow::Result<T> {
         match &mut *self.served.lock() {
             Some(served) => look(served),
             None => bail!("the disk is being detached"),
@@ -171,7 +172,7 @@ impl DiskService {
             _ => Vec::new(),
         };
         let (losses, damage) = offered.losses().unwrap_or_default();
-        let of_log = offered.log().map(Log::trouble).unwrap_or_default();
+        let of_log = offered.log().map(Log::problems).unwrap_or_default();
         let drain_failure = stats.and_then(|stats| stats.drain_failure);
         let device = attached.as_ref().map(Attached::shown);
         let waits = device.as_ref().filter(|_| *ending);
@@ -201,7 +202,7 @@ impl DiskService {
                 .chain(offered.sleepless.clone())
                 .chain(damage)
                 .chain(of_log)
-                .chain(self.scrubs.trouble())
+                .chain(self.scrubs.problems())
                 .collect(),
             at_risk: at_risk.into_iter().chain(losses.at_risk).take(MOST_RANGES).collect(),
         }
@@ -213,7 +214,7 @@ impl DiskService {
         restart: bool,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<ScrubResult> {
-        let (scrubbed, bandwidth) = self.of_served(|Served { offered, .. }| {
+        let (scrubbed, bandwidth) = self.with_served(|Served { offered, .. }| {
             let (kind, name) = (offered.kind(), &offered.spec.name);
             let Some(scrubbed) = offered.scrubbed() else {
                 bail!(
@@ -237,7 +238,7 @@ impl DiskService {
             bail!("{NOBODY_WAITS}");
         }
         let look = || {
-            self.of_served(|Served { offered, server, attached, .. }| {
+            self.with_served(|Served { offered, server, attached, .. }| {
                 if let Some(attached) = attached {
                     attached.refuse_in_use()?;
                 }

@@ -1,4 +1,4 @@
-//! Who an XFS file system is: the one ioctl that says its UUID.
+//! The UUID of an XFS file system, read with its ioctl.
 
 use std::fs::File;
 

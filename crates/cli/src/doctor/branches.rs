@@ -17,13 +17,13 @@ pub(crate) fn items(branches: &[BranchSpec]) -> Vec<Diagnostic> {
         let path = mounts::resolve(&branch.path);
         // The check of the configuration reports a branch that does not answer. Of a hidden branch only the cover could
         // be seen.
-        if !mounts::answers(&path, std::time::Duration::from_secs(2)) || is_covered(&path) {
+        if !mounts::is_responsive(&path, std::time::Duration::from_secs(2)) || is_covered(&path) {
             continue;
         }
         if let Some((at, mounted)) = mounts::above(&path) {
             items.extend(of_mount(branch, &at, &mounted));
         }
-        items.extend(storage::look(&path).ok().and_then(|storage| of_storage(branch, &storage)));
+        items.extend(storage::inspect(&path).ok().and_then(|storage| of_storage(branch, &storage)));
     }
     items
 }

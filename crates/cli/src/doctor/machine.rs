@@ -126,7 +126,7 @@ fn left_behind() -> Vec<Diagnostic> {
             items.push(Diagnostic::problem("mount", text).todo(format!("mount it again, or {unmount}")));
         }
     }
-    let covers = pool::left_covers();
+    let covers = pool::leftover_covers();
     for mount in covers.iter().map(|cover| &cover.pool).collect::<BTreeSet<_>>() {
         let of_it = covers.iter().filter(|cover| cover.pool == *mount);
         let paths: Vec<String> = of_it.map(|cover| visible_path(&cover.path)).collect();
@@ -141,7 +141,7 @@ fn left_behind() -> Vec<Diagnostic> {
     // Others may have pools of their own elsewhere.
     let own = pool::state_root();
     let areas: Vec<PathBuf> = pool::orphaned_areas().into_iter().filter(|area| area.starts_with(&own)).collect();
-    if let Some(left) = pool::left_in(&areas) {
+    if let Some(left) = pool::describe_leftovers(&areas) {
         items.push(Diagnostic::problem("staging", left).todo("umbrella mount CONFIG"));
     }
     items

@@ -5,7 +5,7 @@
 //! 1. Open every copy and note its attributes. The newest is kept: the pool shows it, so the tree does not change.
 //! 2. The copies are different files, one name each, of one owner, mode and set of attributes. Nobody has them open.
 //! 3. Compare every byte.
-//! 4. Somebody says yes.
+//! 4. The user agrees.
 //! 5. Take a lease on both, so that any open of one of them is noticed. The attributes are those of step 1, and the
 //!    names lead to the same files.
 //! 6. Sync the copy that is kept, and its directory.

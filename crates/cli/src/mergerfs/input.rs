@@ -124,7 +124,7 @@ impl Input {
             ("branches" | "srcmounts", Some(value)) => self.branches = Some(value.clone()),
             ("mountpoint", Some(value)) => self.mount = Some(value.clone()),
             // The rest of a branch's own options: `branches=/mnt/a=NC,50G:/mnt/b`.
-            (key, _) if goes_on(key) => {
+            (key, _) if continues_value(key) => {
                 if let Some(branches) = &mut self.branches {
                     branches.push(',');
                     branches.push_str(option);
@@ -135,8 +135,8 @@ impl Input {
     }
 }
 
-/// No option begins with a digit.
-fn goes_on(key: &str) -> bool {
+/// Whether this word continues the value before it: no option begins with a digit.
+fn continues_value(key: &str) -> bool {
     key.starts_with(|c: char| c.is_ascii_digit())
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn translate(text: &str, mount: Option<&str>) -> Result<Translation, 
     let mut work =
         Converter { settings: Settings::default(), missing: Vec::new(), needless: Vec::new(), kept: Vec::new() };
     for setting in &input.settings {
-        work.take(setting)?;
+        work.apply_setting(setting)?;
     }
     Ok(work.finish(mount, given))
 }
@@ -98,7 +98,7 @@ struct Converter {
 }
 
 impl Converter {
-    fn take(&mut self, setting: &Setting) -> Result<(), MergerfsError> {
+    fn apply_setting(&mut self, setting: &Setting) -> Result<(), MergerfsError> {
         let value = setting.value.as_deref().unwrap_or_default();
         match setting.key.as_str() {
             "category.create" | "func.create" => self.policy(setting, value),
@@ -110,7 +110,7 @@ impl Converter {
                 self.needless.push(note(setting, text));
             }
             "config" => return Err(MergerfsError::InFile { file: value.to_owned() }),
-            key => match options::fate(key, value) {
+            key => match options::map_option(key, value) {
                 OptionMapping::Missing(text) => self.missing.push(note(setting, text)),
                 OptionMapping::Needless(text) => self.needless.push(note(setting, text)),
                 OptionMapping::Kept => self.kept.push(setting.written()),
@@ -181,7 +181,7 @@ impl Converter {
     fn pool_keys(&self) -> Vec<Key> {
         let Some(seconds) = self.settings.cache_seconds else { return Vec::new() };
         let why = "mergerfs: cache.attr, cache.entry. Without this key an hour, if nothing changes the branches behind the mount";
-        vec![Key::text("cache_timeout", format!("{seconds}s")).why(why)]
+        vec![Key::text("cache_timeout", format!("{seconds}s")).with_comment(why)]
     }
 
     fn branch(&self, given: MergerfsBranch, name: String) -> BranchTable {

@@ -15,8 +15,8 @@ pub(super) enum OptionMapping {
 
 use OptionMapping::{Dropped, Kept, Missing, Needless};
 
-/// Of an option, with `-` in place of `_`.
-pub(super) fn fate(key: &str, value: &str) -> OptionMapping {
+/// How Umbrella treats an option, whose name has `-` in place of `_`.
+pub(super) fn map_option(key: &str, value: &str) -> OptionMapping {
     let known = of_value(key, value).or_else(|| always(key)).or_else(|| of_kernel(key)).or_else(|| of_mounts(key));
     known.unwrap_or(Missing("unknown option; nothing was written for it"))
 }

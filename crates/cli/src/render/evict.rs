@@ -23,7 +23,7 @@ pub(super) fn line(evict: &EvictStatus) -> String {
     };
     let full = match evict.state {
         EvictState::Offline => String::new(),
-        _ => format!(" {} full,", level(evict)),
+        _ => format!(" {} full,", fill_level(evict)),
     };
     let mut text = format!("evict: {}{full} from {} down to {}: {state}", quoted(&evict.of), evict.above, evict.until);
     if evict.files_moved > 0 {
@@ -51,7 +51,7 @@ fn stay(stays: &EvictStays) -> String {
 }
 
 /// In the unit of its marks.
-fn level(evict: &EvictStatus) -> String {
+fn fill_level(evict: &EvictStatus) -> String {
     let EvictStatus { used, total, above, .. } = evict;
     match above {
         Amount::Bytes(_) => used.to_string(),

@@ -124,7 +124,7 @@ fn uptime(status: &Status) -> String {
     format_duration(std::time::Duration::from_secs(status.uptime.as_secs()))
 }
 
-/// Who walks through the tree, why, and how far it is.
+/// A walk through the tree: its kind, its reason and its progress.
 fn walk(walk: &WalkStatus) -> String {
     let why = match (walk.purpose, &walk.branch) {
         (Purpose::Asked, _) if walk.dry_run => "a dry run of `umbrella enforce`".to_owned(),
@@ -187,14 +187,14 @@ pub(crate) fn branches(branches: &[BranchStatus]) -> String {
         table.add_row([
             visible(&branch.name),
             state(branch),
-            bar(branch.total, branch.free),
+            usage_bar(branch.total, branch.free),
             branch.free.to_string(),
             branch.total.to_string(),
             branch.min_free.to_string(),
             branch.files_moved_in.to_string(),
             branch.files_moved_out.to_string(),
             visible(&branch.fs_type),
-            lacks(branch),
+            missing_abilities(branch),
             visible_path(&branch.path),
         ]);
     }
@@ -454,7 +454,7 @@ fn state(branch: &BranchStatus) -> String {
 }
 
 /// `[####......]  42%`
-fn bar(total: ByteSize, free: ByteSize) -> String {
+fn usage_bar(total: ByteSize, free: ByteSize) -> String {
     let used = total.0.saturating_sub(free.0);
     let percent = u64::try_from(u128::from(used) * 100 / u128::from(total.0.max(1))).unwrap_or(100).min(100);
     let filled = (percent * BAR_WIDTH).div_ceil(100);
@@ -462,8 +462,8 @@ fn bar(total: ByteSize, free: ByteSize) -> String {
     format!("[{bar}] {percent:>3}%")
 }
 
-/// Abilities that the branch's file system lacks. What is not known of an offline branch is not said.
-fn lacks(branch: &BranchStatus) -> String {
+/// Abilities that the branch's file system lacks. Empty for an offline branch, whose abilities are unknown.
+fn missing_abilities(branch: &BranchStatus) -> String {
     if branch.state != BranchState::Online {
         return "?".to_owned();
     }

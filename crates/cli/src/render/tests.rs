@@ -174,7 +174,7 @@ fn a_bar_never_leaves_its_frame() {
         (100, 200, "[..........]   0%"),
         (u64::MAX, 0, "[##########] 100%"),
     ] {
-        assert_eq!(bar(ByteSize(total), ByteSize(free)), shown, "{free} free of {total}");
+        assert_eq!(usage_bar(ByteSize(total), ByteSize(free)), shown, "{free} free of {total}");
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct Copied {
     pub(crate) modified: f64,
 }
 
-/// Something that somebody should know before the branches become one tree.
+/// A finding that the user should know before the branches become one tree.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub(crate) enum Finding {

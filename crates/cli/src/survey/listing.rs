@@ -78,13 +78,13 @@ pub(crate) fn open_below(root: &Dir, path: &Path) -> Result<Dir, Errno> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let open = |flags| rustix::fs::openat2(root, path, flags, Mode::empty(), within);
-    quietly(flags, open).map(Dir)
+    without_access_time(flags, open).map(Dir)
 }
 
 /// A regular file in a directory, for reading. Anything else is refused, and is not waited for.
 pub(crate) fn open_file(dir: &Dir, name: &std::ffi::OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let fd = quietly(flags, |flags| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
+    let fd = without_access_time(flags, |flags| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
     match FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode) {
         FileType::RegularFile => Ok(fd),
         _ => Err(Errno::INVAL),
@@ -92,7 +92,7 @@ pub(crate) fn open_file(dir: &Dir, name: &std::ffi::OsStr) -> Result<OwnedFd, Er
 }
 
 /// Opens so that reads change no access time. Only the owner and root may ask for that.
-fn quietly(flags: OFlags, open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
+fn without_access_time(flags: OFlags, open: impl Fn(OFlags) -> Result<OwnedFd, Errno>) -> Result<OwnedFd, Errno> {
     match open(flags | OFlags::NOATIME) {
         Err(Errno::PERM) => open(flags),
         opened => opened,

@@ -100,7 +100,7 @@ impl<E> SurveyWalk<'_, E> {
         self.totals.branches.push(totals);
         match opened {
             Ok(opened) => self.branches.push(OpenBranch { name: root.name.clone(), root: opened, index }),
-            Err(error) => self.found(unread(Path::new(""), &root.name, error))?,
+            Err(error) => self.found(unreadable(Path::new(""), &root.name, error))?,
         }
         Ok(())
     }
@@ -112,12 +112,17 @@ impl<E> SurveyWalk<'_, E> {
 
     fn directory(&mut self, pending: &Pending, left: &mut Vec<Pending>) -> Result<(), E> {
         let branches = std::mem::take(&mut self.branches);
-        let looked_at = self.look_into(&branches, pending, left);
+        let looked_at = self.compare_directory(&branches, pending, left);
         self.branches = branches;
         looked_at
     }
 
-    fn look_into(&mut self, branches: &[OpenBranch], pending: &Pending, left: &mut Vec<Pending>) -> Result<(), E> {
+    fn compare_directory(
+        &mut self,
+        branches: &[OpenBranch],
+        pending: &Pending,
+        left: &mut Vec<Pending>,
+    ) -> Result<(), E> {
         let path = pending.path.as_path();
         let at_root = path.as_os_str().is_empty();
         let mut listed = Vec::with_capacity(pending.on.len());
@@ -126,7 +131,7 @@ impl<E> SurveyWalk<'_, E> {
             match opened.and_then(|dir| Ok((dir.list(at_root)?, dir))) {
                 Ok((names, dir)) => listed.push(Listed { branch, dir, names: names.into_iter().peekable() }),
                 Err(Errno::NOENT) if !at_root => {}
-                Err(error) => self.found(unread(path, &branch.name, error))?,
+                Err(error) => self.found(unreadable(path, &branch.name, error))?,
             }
         }
         if let Some(finding) = differing(path, &listed) {
@@ -192,12 +197,12 @@ impl<E> SurveyWalk<'_, E> {
             Ok((content, copies)) => {
                 self.found(Finding::File { place: PoolPath::of(&path.join(name)), content, copies })
             }
-            Err((branch, error)) => self.found(unread(&path.join(name), &branch, error)),
+            Err((branch, error)) => self.found(unreadable(&path.join(name), &branch, error)),
         }
     }
 }
 
-fn unread(path: &Path, branch: &str, error: Errno) -> Finding {
+fn unreadable(path: &Path, branch: &str, error: Errno) -> Finding {
     let error = std::io::Error::from(error).to_string();
     Finding::Unread(Unread { place: PoolPath::of(path), branch: branch.to_owned(), error })
 }

@@ -1,5 +1,5 @@
-//! The rules of the house that a compiler does not check: who may stand on whom, what the decisions may not know, how
-//! long a file may be. Each rule is proven able to fail by a test of its scanner below.
+//! Rules of this project that the compiler does not check: which crate and module may use which, what `policy` may not
+//! use, how long a file may be. Each rule is proven able to fail by a test of its scanner below.
 
 mod cycles;
 mod modules;

@@ -182,7 +182,7 @@ fn the_first_mount_without_the_disk_is_told_and_later_its_consequence() {
     let first = mount();
     assert!(first.status.success(), "{}", text(&first));
     for said in [text(&first), pool.log()] {
-        assert!(said.contains("branch \"b\"") && said.contains("files would go to the disk below it"), "{said}");
+        assert!(said.contains("branch \"b\"") && said.contains("is a plain directory, not a mount point"), "{said}");
         assert!(!said.contains("branch \"a\""), "{said}");
     }
     pool.say(["unmount"]);

@@ -48,7 +48,7 @@ struct Watched {
 /// How the errors of a file system are learned.
 #[derive(Debug)]
 enum Counts {
-    /// It tells of each.
+    /// It reports each.
     Told,
     /// It counts them: the device to ask by, and how many there were.
     Read { device: String, seen: u64 },
@@ -57,9 +57,9 @@ enum Counts {
 }
 
 impl DiskErrors {
-    /// Listens from now on. Where the kernel does not let it (in a container, or not as root), what else there is has
-    /// to do.
-    pub(crate) fn listen() -> DiskErrors {
+    /// Subscribes to the kernel's messages about disks. Where the kernel refuses that (in a container, or not as root),
+    /// only the other sources remain.
+    pub(crate) fn subscribe() -> DiskErrors {
         let log = KernelLog::open();
         let events = FsErrors::open()
             .inspect_err(|error| tracing::info!(%error, "cannot watch file systems for their errors"))
@@ -98,8 +98,8 @@ impl DiskErrors {
         }
     }
 
-    /// The branches that an error of a device concerns.
-    fn concerned(&self, error: &DiskError) -> Vec<BranchId> {
+    /// The branches that an error of a device affects.
+    fn affected_branches(&self, error: &DiskError) -> Vec<BranchId> {
         let partition = error.sector.and_then(|sector| self.sysfs.partition_at(&error.device, sector));
         let watched = self.watched.lock();
         let has = |watched: &Watched| {
@@ -116,7 +116,7 @@ impl DiskErrors {
         let mut more = Vec::new();
         for (branch, watched) in self.watched.lock().iter_mut() {
             let Counts::Read { device, seen } = &mut watched.counts else { continue };
-            // Counts are set to 0 by who repairs the file system.
+            // A repair of the file system sets counts to 0.
             let now = file_system::counted(&self.sysfs, device).unwrap_or(*seen);
             let before = std::mem::replace(seen, now);
             if now > before {
@@ -128,7 +128,7 @@ impl DiskErrors {
 }
 
 impl Admin {
-    /// Listens to what the kernel says of this branch's disk from now on.
+    /// Begins to watch the kernel's messages about this branch's disk.
     pub(crate) fn watch_disk(&self, branch: &Branch) {
         if let Some(online) = branch.online()
             && !self.branches.is_staging(branch.id)
@@ -172,7 +172,7 @@ impl Admin {
 
     fn read_log(&self, log: &mut KernelLog) -> rustix::io::Result<()> {
         while let Some(error) = log.next()? {
-            for branch in self.disk_errors.concerned(&error) {
+            for branch in self.disk_errors.affected_branches(&error) {
                 // The name of a device that is gone may be another's.
                 if let Some(branch) = self.branches.get(branch).ok().filter(|branch| branch.is_online()) {
                     branch.note_errors(ErrorSource::KernelLog, 1, &error.line);
@@ -194,8 +194,8 @@ impl Admin {
         Ok(())
     }
 
-    /// Asks file systems that count their errors.
-    pub(crate) fn ask_file_systems(&self) {
+    /// Reads the counters of file systems that count their errors.
+    pub(crate) fn read_error_counters(&self) {
         self.note_of_file_systems(self.disk_errors.counted());
     }
 

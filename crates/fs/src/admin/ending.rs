@@ -21,7 +21,7 @@ impl Admin {
         Err(Error::BranchesHang { files, branches, waited: HANGS })
     }
 
-    /// Lets go of all branches: from now on another daemon may have them.
+    /// Closes all branches, so that another daemon may use them.
     pub(crate) fn close_branches(&self) {
         for branch in self.branches.list.load().iter() {
             branch.close();

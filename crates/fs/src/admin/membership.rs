@@ -34,7 +34,7 @@ use crate::admin::Admin;
 use crate::admin::monitor::ProbeScope;
 use crate::branch::not_mounted::not_mounted;
 use crate::branch::state::Remembered;
-use crate::branch::{Branch, Online, look_within};
+use crate::branch::{Branch, Online, run_within};
 use crate::error::{AddedAs, Error, OpError, OpResult};
 use crate::ground::advice::advised;
 use crate::ground::at::DirAt;
@@ -150,8 +150,8 @@ impl Admin {
         file.is_ok_and(|file| kernel.register(file.as_fd()).is_ok())
     }
 
-    /// A branch came online or went offline: everything that was known of names is looked for anew. False: somebody is
-    /// in the middle of a change that lasts; try again.
+    /// A branch came online or went offline: everything that was known of names is looked for anew. Returns false while
+    /// a long change is under way; try again.
     pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
             self.drop_hung(online);
@@ -231,7 +231,7 @@ impl Admin {
     fn recover_returned(&self, branch: &Arc<Branch>, online: &Online) -> Option<Recovery> {
         let all = self.branches.online();
         let uuid = BranchUuid(online.uuid);
-        let moves = self.migrate.given_up();
+        let moves = self.migrate.abandoned_copies();
         let is_given_up = move |temp: &[u8]| moves.contains(OsStr::from_bytes(temp));
         let guarded = all.iter().filter(|(_, online)| online.guarded).max_by_key(|(it, _)| it.id == branch.id);
         let Some(guarded) = guarded.map(|(branch, _)| Arc::clone(branch)) else {
@@ -337,7 +337,7 @@ impl Admin {
         let failed = |other| Err(Error::BranchOverlaps { path: new.path.clone(), other });
         let mount = &self.context.spec.mount;
         // As it is written first: in the mount, looking for links would ask this daemon.
-        let path = if overlap(&new.path, mount) { new.path.clone() } else { look(new, resolve)? };
+        let path = if overlap(&new.path, mount) { new.path.clone() } else { inspect_path(new, resolve)? };
         if overlap(&path, mount) {
             return failed(format!("the mount point {}", mount.display()));
         }
@@ -373,7 +373,7 @@ impl Admin {
         if !force {
             let was_draining = branch.draining();
             branch.set_draining_for_now(true);
-            self.may_go(&branch).inspect_err(|_| branch.set_draining_for_now(was_draining))?;
+            self.check_removable(&branch).inspect_err(|_| branch.set_draining_for_now(was_draining))?;
         }
         // Before the monitor has to wait: the branch may hang.
         branch.retire("removed from the pool".to_owned());
@@ -398,9 +398,9 @@ impl Admin {
         })
     }
 
-    /// Whether a branch that takes nothing new can go without a loss: no file is on it, and its directories are
-    /// elsewhere too.
-    fn may_go(&self, branch: &Arc<Branch>) -> Result<(), Error> {
+    /// Fails unless a drained branch can be removed without loss: no file is on it, and its directories are on other
+    /// branches too.
+    fn check_removable(&self, branch: &Arc<Branch>) -> Result<(), Error> {
         let name = || branch.spec.name.clone();
         let unreadable = |source| Error::BranchUnreadable { name: name(), source };
         self.await_earlier_placements().map_err(unreadable)?;
@@ -410,8 +410,8 @@ impl Admin {
         self.migrate.keep_dirs(branch)
     }
 
-    /// Who chose a branch for something new before it took nothing more holds the lock until that is there, and will be
-    /// seen.
+    /// A thread that chose this branch for a new file before the drain holds the lock until the file exists, so the
+    /// file is seen.
     pub(crate) fn await_earlier_placements(&self) -> OpResult<()> {
         self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }
@@ -441,13 +441,14 @@ impl Admin {
 /// An error where a new branch is a directory whose disk is missing.
 pub(crate) fn is_mounted(spec: &BranchSpec, comes: AddedAs) -> Result<(), Error> {
     let name = || spec.name.clone();
-    look(spec, not_mounted)?.map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, comes }))
+    inspect_path(spec, not_mounted)?
+        .map_or(Ok(()), |reason| Err(Error::BranchNotMounted { name: name(), reason, comes }))
 }
 
-/// Looks at the path of a branch that nothing is known of; it may hang.
-fn look<T: Send + 'static>(spec: &BranchSpec, look: fn(&Path) -> T) -> Result<T, Error> {
+/// Inspects the path of a new branch. Fails if its file system does not answer in time.
+fn inspect_path<T: Send + 'static>(spec: &BranchSpec, inspect: fn(&Path) -> T) -> Result<T, Error> {
     let path = spec.path.clone();
-    look_within(A_LOOK, move || look(&path)).ok_or_else(|| Error::BranchUnusable {
+    run_within(A_LOOK, move || inspect(&path)).ok_or_else(|| Error::BranchUnusable {
         name: spec.name.clone(),
         reason: format!("{} did not answer within {} s", spec.path.display(), A_LOOK.as_secs()),
     })

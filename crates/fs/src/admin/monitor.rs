@@ -24,7 +24,7 @@ const HEAT_ROUNDS: u32 = 12;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProbeScope {
     All,
-    /// Those that may hang: network and FUSE file systems.
+    /// Branches that may hang: network and FUSE file systems.
     Guarded,
 }
 
@@ -36,7 +36,7 @@ struct Rounds {
     used: Instant,
     /// All were asked last.
     all: Instant,
-    /// Those that may hang were.
+    /// The last probe of branches that may hang.
     guarded: Instant,
     /// The heat of files was written down last.
     heat: Instant,
@@ -52,7 +52,7 @@ impl Rounds {
         self.all + if rests { self.every.max(REST) } else { self.every }
     }
 
-    /// Whose turn it is.
+    /// The branches that are due.
     fn due(&self, now: Instant, any_guarded: bool) -> Option<ProbeScope> {
         if now >= self.next_of_all(now) {
             return Some(ProbeScope::All);
@@ -60,7 +60,7 @@ impl Rounds {
         (any_guarded && now >= self.guarded + self.every).then_some(ProbeScope::Guarded)
     }
 
-    /// When it is somebody's turn.
+    /// When the next branch is due.
     fn next(&self, now: Instant, any_guarded: bool) -> Instant {
         let all = self.next_of_all(now);
         if any_guarded { all.min(self.guarded + self.every) } else { all }
@@ -94,7 +94,7 @@ impl Admin {
                     self.keep_heat();
                     rounds.heat = Instant::now();
                 }
-                self.ask_file_systems();
+                self.read_error_counters();
                 rounds.done(asked, Instant::now());
             }
             let told = self.report_changes();
@@ -130,7 +130,7 @@ impl Admin {
                 let branch = Arc::clone(branch);
                 let probe = move || {
                     branch.probe(timeout);
-                    self.look_for_hidden(&branch);
+                    self.check_hidden_folder(&branch);
                 };
                 // Without a thread a branch is checked the next time.
                 let _ = std::thread::Builder::new().name("probe".to_owned()).spawn_scoped(scope, probe);
@@ -138,8 +138,8 @@ impl Admin {
         });
     }
 
-    /// Says so when somebody has deleted the hidden folder of a branch: the next mount would not know the branch.
-    fn look_for_hidden(&self, branch: &Branch) {
+    /// Warns when the hidden folder of a branch was deleted, because the next mount would not recognize the branch.
+    fn check_hidden_folder(&self, branch: &Branch) {
         let gone = branch.io(|online| match &online.hidden {
             Some(hidden) => rustix::fs::fstat(&hidden.dir).map(|stat| stat.st_nlink == 0),
             None => Ok(false),

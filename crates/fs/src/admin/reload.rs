@@ -107,7 +107,7 @@ impl Admin {
         self.staged.area().filter(|area| area.intake == Intake::NewFiles)
     }
 
-    /// Lets nobody write on branches that are to be read-only. An error, and all as before, where somebody has a file
+    /// Lets nobody write on branches that are to be read-only. Returns an error, and changes nothing, while a file is
     /// open for writing. Returns those that it closed.
     fn close_to_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
         let closing: Vec<_> = self
@@ -116,7 +116,7 @@ impl Admin {
             .filter(|branch| !branch.settings().read_only && spec_of(new, branch).is_some_and(|spec| spec.read_only))
             .collect();
         set_read_only(&closing, true);
-        // Who chose one of them for something new before is waited for, and seen here.
+        // Waits for threads that chose one of them for a new file before, so that the file is seen.
         let waited = if closing.is_empty() { Ok(()) } else { self.await_earlier_placements() };
         for branch in &closing {
             let name = || branch.spec.name.clone();
@@ -134,12 +134,12 @@ impl Admin {
         Ok(closing)
     }
 
-    /// Opens the staging area that new files need from now on, if there is none. It is known as the area before it
-    /// joins, as any branch does (`membership`); the first file waits in it after that. An error, and all as before,
-    /// where there can be none.
+    /// Opens the staging area that new files need under the new configuration, if there is none. It is known as the
+    /// area before it joins, as any branch does (`membership`); the first file waits in it after that. An error, and
+    /// all as before, where there can be none.
     fn open_staging(&self, new: &PoolSpec, rules: &Rules) -> Result<(), Error> {
-        let Some(wanted) = area::wanted(new, rules) else { return Ok(()) };
-        let was_wanted = area::wanted(&self.context.settings(), &self.placement.rules.load().rules).is_some();
+        let Some(wanted) = area::required_area(new, rules) else { return Ok(()) };
+        let was_wanted = area::required_area(&self.context.settings(), &self.placement.rules.load().rules).is_some();
         if let Some(area) = self.staged.area() {
             if area.intake == Intake::Nothing {
                 tracing::info!(

@@ -137,7 +137,7 @@ impl<'a> EqualiseWalk<'a> {
         while let Some(at) = stack.pop() {
             self.progress.current = String::from_utf8_lossy(&at.node.path()).into_owned();
             self.summary.directories_seen += 1;
-            let event = self.look_at(&at.node).unwrap_or_else(|error| self.not_looked_at(&at.node, error));
+            let event = self.inspect(&at.node).unwrap_or_else(|error| self.not_looked_at(&at.node, error));
             let differs = event.is_some();
             self.tick(event);
             if self.summary.stopped {
@@ -152,7 +152,7 @@ impl<'a> EqualiseWalk<'a> {
         differing
     }
 
-    fn look_at(&mut self, node: &Arc<Node>) -> OpResult<Option<DirectoryEvent>> {
+    fn inspect(&mut self, node: &Arc<Node>) -> OpResult<Option<DirectoryEvent>> {
         let admin = self.admin;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let _names = admin.tree.rename_lock.read();
@@ -213,7 +213,7 @@ impl<'a> EqualiseWalk<'a> {
     fn change(&mut self, differing: &[Pinned<'a>]) {
         for at in differing {
             match self.admin.tree.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
-                // Somebody else has made them equal meanwhile.
+                // Another thread has made them equal meanwhile.
                 Ok(None) => self.summary.directories_equalised += 1,
                 Ok(Some(event)) => {
                     match event.outcome {

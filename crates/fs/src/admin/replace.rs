@@ -16,7 +16,7 @@ use umbrella_units::BranchId;
 use crate::admin::Admin;
 use crate::admin::membership::is_mounted;
 use crate::branch::state::Remembered;
-use crate::branch::{Branch, look_within};
+use crate::branch::{Branch, run_within};
 use crate::error::{AddedAs, Error};
 use crate::ground::advice::advised;
 use crate::spec::BranchSpec;
@@ -59,7 +59,7 @@ impl Admin {
         }
         self.branches.list.store(Arc::new(branches.clone()));
         let former = former_paths(&old, memory.as_ref(), &spec.path);
-        let new = match self.take_place(BranchId(branches.len() as u16), spec, former) {
+        let new = match self.install_replacement(BranchId(branches.len() as u16), spec, former) {
             Ok(new) => new,
             Err(reason) => {
                 let remembered = memory.as_ref().map_or(Ok(()), |known| self.context.state.remember(name, known));
@@ -102,8 +102,9 @@ impl Admin {
         }
     }
 
-    /// The new branch, online. The old one is forgotten before, its drain too, or the new one would take no files.
-    fn take_place(&self, id: BranchId, spec: BranchSpec, former: Vec<PathBuf>) -> Result<Arc<Branch>, String> {
+    /// Installs the new branch and brings it online. Forgets the old one before, also its drain, because the new one
+    /// would take no files.
+    fn install_replacement(&self, id: BranchId, spec: BranchSpec, former: Vec<PathBuf>) -> Result<Arc<Branch>, String> {
         let name = spec.name.clone();
         self.context.state.forget(&name).map_err(|error| error.to_string())?;
         let new = Branch::new(id, spec, Arc::clone(&self.context.state));
@@ -122,7 +123,7 @@ fn is_still_at(old: &Branch, path: &Path) -> bool {
         let (own, there) = (rustix::fs::fstat(online.root()).ok()?, rustix::fs::stat(&path).ok()?);
         Some((own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
     };
-    look_within(LOOK, is_same).flatten() == Some(true)
+    run_within(LOOK, is_same).flatten() == Some(true)
 }
 
 /// Where disks were that this one takes the place of, so that a configuration that still names one of them brings none

@@ -31,7 +31,7 @@ const ROOM_PATIENCE: Duration = Duration::from_millis(500);
 impl Admin {
     /// The pool at a glance. Waits for no branch that does not answer.
     pub(crate) fn status(&self) -> Status {
-        self.look_at_room();
+        self.refresh_space();
         self.write_back.measure_write_back();
         self.measure_errors();
         // The kernel asks for no file to be closed once nobody is in the mount any more.
@@ -86,9 +86,9 @@ impl Admin {
         branches.iter().filter(shown).map(status).collect()
     }
 
-    /// Has every branch say how much room it has, so that nothing after this waits for one that does not: what was
-    /// known of it is shown.
-    fn look_at_room(&self) {
+    /// Refreshes the space of every branch, so that nothing after this waits for a branch. One that does not answer
+    /// keeps its last known values.
+    fn refresh_space(&self) {
         let (answered, answers) = std::sync::mpsc::channel();
         for branch in self.branches.list.load().iter() {
             let (branch, answered) = (Arc::clone(branch), answered.clone());
@@ -343,7 +343,7 @@ enum MoveTiming {
     Now,
     /// It waits for the mover.
     Queued,
-    /// Somebody writes.
+    /// The file is open for writing.
     AtItsClose,
     /// It waits in memory.
     Staged {

@@ -31,14 +31,14 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// Those of this process; none where the kernel does not say.
+    /// The groups of this process; none where the kernel does not report them.
     pub(crate) fn of_this_process() -> Groups {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        Groups::told(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
+        Groups::parse(&read("/proc/self/cgroup"), &read("/proc/self/mountinfo"))
     }
 
-    /// From what `/proc/self/cgroup` and `/proc/self/mountinfo` say.
-    fn told(groups: &str, mounts: &str) -> Groups {
+    /// Parses `/proc/self/cgroup` and `/proc/self/mountinfo`.
+    fn parse(groups: &str, mounts: &str) -> Groups {
         let mut folders = Vec::new();
         for line in groups.lines() {
             let mut fields = line.splitn(3, ':');
@@ -59,8 +59,8 @@ impl Groups {
         Groups { folders }
     }
 
-    /// Memory as far as all of them allow it.
-    pub(crate) fn bound(&self, machine: Memory) -> Memory {
+    /// The machine's memory, reduced to the limits of all groups.
+    pub(crate) fn limit_to_groups(&self, machine: Memory) -> Memory {
         self.folders.iter().fold(machine, |memory, (folder, names)| {
             let number = |name: &str| read(folder.join(name))?.trim().parse::<u64>().ok();
             let limit = names.limits.iter().filter_map(|name| number(name)).min();
@@ -99,7 +99,7 @@ mod tests {
     const MACHINE: Memory = Memory { total: ByteSize(4096 * MIB), available: ByteSize(3000 * MIB), pressure: 1.0 };
 
     fn paths(groups: &str, mounts: &str) -> Vec<String> {
-        Groups::told(groups, mounts).folders.iter().map(|(path, _)| path.display().to_string()).collect()
+        Groups::parse(groups, mounts).folders.iter().map(|(path, _)| path.display().to_string()).collect()
     }
 
     #[test]
@@ -127,7 +127,7 @@ mod tests {
             std::fs::write(path, text).expect("a file");
         };
         let groups = Groups { folders: vec![(dir.path().join("a/b"), SECOND), (dir.path().join("a"), SECOND)] };
-        assert_eq!(groups.bound(MACHINE), MACHINE, "nothing is said");
+        assert_eq!(groups.limit_to_groups(MACHINE), MACHINE, "nothing is said");
         write("a/memory.max", &format!("{}\n", 1000 * MIB));
         write("a/memory.high", "max\n");
         write("a/memory.current", &format!("{}\n", 900 * MIB));
@@ -136,12 +136,12 @@ mod tests {
         write("a/b/memory.current", "5\n");
         write("a/b/memory.pressure", "some avg10=30.00 avg60=0.00 avg300=0.00 total=0\n");
         let [total, available] = [1000, 150].map(|mib| ByteSize(mib * MIB));
-        assert_eq!(groups.bound(MACHINE), Memory { total, available, pressure: 1.0 });
+        assert_eq!(groups.limit_to_groups(MACHINE), Memory { total, available, pressure: 1.0 });
         write("a/b/memory.high", &format!("{}\n", 200 * MIB));
         let [total, available] = [ByteSize(200 * MIB), ByteSize(150 * MIB)];
-        assert_eq!(groups.bound(MACHINE), Memory { total, available, pressure: 30.0 });
+        assert_eq!(groups.limit_to_groups(MACHINE), Memory { total, available, pressure: 30.0 });
         write("a/memory.current", &format!("{}\n", 2000 * MIB));
-        assert_eq!(groups.bound(MACHINE).available, ByteSize(50 * MIB));
+        assert_eq!(groups.limit_to_groups(MACHINE).available, ByteSize(50 * MIB));
     }
 
     #[test]
@@ -150,6 +150,6 @@ mod tests {
         let groups = Groups { folders: vec![(dir.path().to_owned(), FIRST)] };
         std::fs::write(dir.path().join("memory.limit_in_bytes"), "9223372036854771712\n").expect("a file");
         std::fs::write(dir.path().join("memory.usage_in_bytes"), "4096\n").expect("a file");
-        assert_eq!(groups.bound(MACHINE), MACHINE);
+        assert_eq!(groups.limit_to_groups(MACHINE), MACHINE);
     }
 }

@@ -12,8 +12,8 @@ pub(crate) struct Memory {
     pub(crate) total: ByteSize,
     /// What could be had without swapping; what is staged in memory is not in it.
     pub(crate) available: ByteSize,
-    /// Part of the last ten seconds in which somebody waited for memory (PSI), in percent; 0 where the kernel does not
-    /// say.
+    /// Share of the last ten seconds in which a task waited for memory (PSI), in percent; 0 where the kernel does not
+    /// report it.
     pub(crate) pressure: f64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     Some(text)
 }
 
-/// The share of the last ten seconds in which somebody waited.
+/// The share of the last ten seconds in which a task waited.
 pub(crate) fn some_avg10(text: &str) -> Option<f64> {
     let some = text.lines().find(|line| line.starts_with("some "))?;
     some.split_whitespace().find_map(|field| field.strip_prefix("avg10="))?.parse().ok()

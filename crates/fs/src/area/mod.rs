@@ -30,7 +30,7 @@ use crate::spec::{AreaPlace, StagingSpec};
 
 pub(crate) use memory::{high_water, low_water};
 pub use open::obstacle;
-pub(crate) use open::{end, open, open_at_mount, wanted};
+pub(crate) use open::{end, open, open_at_mount, required_area};
 pub(crate) use promises::{Promises, Wait};
 
 /// Longer than any wait.
@@ -78,7 +78,7 @@ pub(crate) struct StagedQueue {
     pub(crate) waiting: Waiting,
     /// Each waiting file's node, with a reference.
     pub(crate) nodes: FxHashMap<FileId, Arc<Node>>,
-    /// Nodes whose reference is to be given back; who put them here may have held their lock.
+    /// Nodes whose reference is to be released. The thread that added them may have held their lock.
     pub(crate) released: Vec<Arc<Node>>,
     /// Directories that a file was in that waits no more.
     pub(crate) emptied: FxHashSet<NodeId>,
@@ -154,7 +154,7 @@ impl Area {
         self.settings.load()
     }
 
-    /// Other limits hold from now on, for what waits already too.
+    /// Sets other limits, also for files that wait already.
     pub(crate) fn configure(&self, spec: StagingSpec) {
         let now = self.now();
         self.queue.lock().waiting.configure(now, config_of(&spec));
@@ -222,7 +222,7 @@ impl Area {
         }
     }
 
-    /// A file waits from now on.
+    /// Adds a waiting file.
     pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         let now = self.now();
         let mut queue = self.queue.lock();
@@ -282,7 +282,7 @@ impl Area {
     pub(crate) fn watch_memory(&self) {
         let room = self.branch.space();
         let memory = if self.spec.volatile { Memory::now() } else { None };
-        let memory = memory.map(|memory| self.groups.bound(memory));
+        let memory = memory.map(|memory| self.groups.limit_to_groups(memory));
         let size = self.settings().size.map(|size| size.of(memory.map_or(room.total, |memory| memory.total)));
         let used = self.used();
         // A part of the area stays free, so that a directory can always be made in it.
@@ -294,9 +294,9 @@ impl Area {
         self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
     }
 
-    /// A file has all that its rules need. It leaves a little later: programs that write many files are done first, and
-    /// those that give a file its attributes and its name after its data.
-    pub(crate) fn leave_soon(&self, node: &Node) {
+    /// Schedules a file to leave the area, because its rules can be evaluated. It leaves a little later, so that programs
+    /// can first write further files, and set attributes and names.
+    pub(crate) fn schedule_destage(&self, node: &Node) {
         let due = self.now() + SETTLED;
         self.queue.lock().waiting.leave_by(id_of(node), due);
     }
@@ -331,7 +331,7 @@ impl Staged {
         self.area.get()
     }
 
-    /// Files may wait in an area from now on; there was none.
+    /// Sets the area in which files may wait. There was none before.
     pub(crate) fn set_area(&self, area: Area) {
         let was_none = self.area.set(area).is_ok();
         debug_assert!(was_none, "one reload at a time");
@@ -363,7 +363,7 @@ impl Staged {
         here.then_some(area)
     }
 
-    /// A file that was made in the staging area waits from now on.
+    /// Adds a file that was created in the staging area to the waiting files.
     pub(crate) fn add(&self, node: &Arc<Node>, parent: NodeId, size: ByteSize, wait: Option<&Wait>) {
         if let Some(area) = self.area_of(node) {
             area.add(node, parent, size, wait);

@@ -37,7 +37,7 @@ pub(crate) fn open_at_mount(
     state: &Arc<StateDir>,
     id: BranchId,
 ) -> Result<Option<Area>, Error> {
-    let wanted = wanted(pool, rules);
+    let wanted = required_area(pool, rules);
     match open(wanted, pool.access_times, state, id) {
         Err(error) if wanted.is_some_and(StagingSpec::is_optional) => {
             tracing::warn!(%error, "new files do not wait in memory: each goes where the rules place it without its size, and may move when it is closed");
@@ -48,7 +48,7 @@ pub(crate) fn open_at_mount(
 }
 
 /// The staging area that new files need.
-pub(crate) fn wanted<'s>(pool: &'s PoolSpec, rules: &Rules) -> Option<&'s StagingSpec> {
+pub(crate) fn required_area<'s>(pool: &'s PoolSpec, rules: &Rules) -> Option<&'s StagingSpec> {
     pool.staging.as_ref().filter(|spec| rules.may_stage(spec.mode))
 }
 

@@ -24,9 +24,9 @@ pub(crate) struct Branches {
     pub(crate) topology: AtomicU64,
     /// Wakes the monitor.
     pub(crate) attention: Arc<Attention>,
-    /// Use of the tree, for who looks after fill levels.
+    /// Use of the tree, for the thread that checks fill levels.
     pub(crate) levels: Activity,
-    /// Somebody used the tree since the branches were asked last.
+    /// Whether the tree was used since the branches were checked last.
     pub(crate) used: AtomicBool,
     staging: OnceLock<BranchId>,
 }
@@ -110,7 +110,7 @@ impl Branches {
             && self.list.load().iter().any(|branch| !branch.spec.name.is_empty() && branch.in_use().is_none())
     }
 
-    /// Notes that somebody uses the tree: its branches are checked as often as the configuration says.
+    /// Notes that the tree is in use, so that its branches are checked as often as configured.
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed) {
             self.attention.call();

@@ -5,7 +5,7 @@
 //! after a while without work.
 //!
 //! Only one thread at a time closes the descriptors of one life of the branch. While it hangs, they queue; descriptors
-//! of other lives are closed all the same. On a local branch a descriptor is closed at once, by its last owner.
+//! of other lives are closed as usual. On a local branch a descriptor is closed at once, by its last owner.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};

@@ -1,7 +1,7 @@
 //! Errors of a branch's disk, by source: calls of the daemon that failed, and reports of the kernel.
 //!
-//! A branch with any is *failing*. It is used as before, and reported as failing until somebody clears the counts or
-//! another disk takes its place.
+//! A branch with any is *failing*. It is used as before, and reported as failing until the user clears the counts or
+//! replaces the disk.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -118,7 +118,7 @@ impl Branch {
         }
     }
 
-    /// Counts errors. The monitor tells of them.
+    /// Counts errors. The monitor reports them.
     pub(crate) fn note_errors(&self, source: ErrorSource, number: u64, last: &str) {
         {
             let mut counts = self.errors.counts.lock();

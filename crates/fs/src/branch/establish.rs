@@ -25,7 +25,7 @@ use super::errors::speaks_of_disk;
 use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind, mount_of};
 use super::private_mount::clone_mount;
-use super::prober::look_within;
+use super::prober::run_within;
 use super::state::{Remembered, StateDir};
 use super::status::Abilities;
 use super::{
@@ -45,7 +45,7 @@ pub(super) struct BranchSetup {
     /// Shared with the branch, its earlier lives and other plans of it.
     pub(super) lives: Arc<()>,
     pub(super) threads: Threads,
-    /// How long to wait for another holder of the branch to let go of it.
+    /// How long to wait until another daemon has closed the branch.
     pub(super) patience: Duration,
     pub(super) access_times: AccessTimes,
     /// The pool does not want it any more.
@@ -71,7 +71,7 @@ pub(super) struct Candidate {
     pub(super) marker_unread: Option<Errno>,
 }
 
-/// Who the branch is, before anything is written.
+/// The identity of the branch, before anything is written.
 struct Identity {
     uuid: Uuid,
     marker: Option<Marker>,
@@ -79,7 +79,7 @@ struct Identity {
     known: Option<Remembered>,
 }
 
-/// Who the branch at a path is, if there is one.
+/// The identity of the branch at a path, if there is one.
 fn marker_at(path: &Path) -> Option<Uuid> {
     let root = rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let dir = identity::find_hidden(root.as_fd()).ok()??;
@@ -104,11 +104,11 @@ struct PathInspection {
 impl BranchSetup {
     /// What would keep it from coming online, as far as that is seen before anything is written: 1 to 3.
     pub(super) fn check(&self) -> Result<(), BranchError> {
-        let PathInspection { root, kind, fsid, writable, .. } = self.look()?;
+        let PathInspection { root, kind, fsid, writable, .. } = self.inspect()?;
         self.identify(root.as_fd(), &kind, fsid, writable).map(drop)
     }
 
-    fn look(&self) -> Result<PathInspection, BranchError> {
+    fn inspect(&self) -> Result<PathInspection, BranchError> {
         if self.spec.hide {
             // One of an earlier life would be taken for the branch.
             cover::uncover(&self.spec.path, &self.state.mount()).map_err(self.io("uncovering its path"))?;
@@ -131,7 +131,7 @@ impl BranchSetup {
         // A clone of the mount is in no table.
         let source = mount_of(root.as_fd()).map(|(_, source)| source);
         if !(kind.guarded || self.guarded) {
-            self.ask_disk(stat.st_dev, source.as_deref())?;
+            self.probe_disk(stat.st_dev, source.as_deref())?;
         }
         let fsid = lasting_fsid(&kind).then_some(vfs.f_fsid);
         Ok(PathInspection { root, kind, stat, source, fsid, read_only, writable: !read_only && !self.spec.read_only })
@@ -140,7 +140,7 @@ impl BranchSetup {
     pub(super) fn run(self) -> Result<Candidate, BranchError> {
         self.still_wanted()?;
         self.state.adopt_renamed(&self.spec.name, &self.spec.path)?;
-        let PathInspection { root, kind, stat, source, fsid, read_only, writable } = self.look()?;
+        let PathInspection { root, kind, stat, source, fsid, read_only, writable } = self.inspect()?;
         let (root, private_mount) = if self.access_times.are_the_branches() {
             (root, None)
         } else {
@@ -216,8 +216,9 @@ impl BranchSetup {
         move |source| BranchError::Io { path: path.clone(), step, source }
     }
 
-    /// Whether its disk answers: what is in memory of a dead one would bring the branch back again and again.
-    fn ask_disk(&self, dev: u64, source: Option<&str>) -> Result<(), BranchError> {
+    /// Fails if the disk does not answer. The page cache of a dead disk would otherwise bring the branch online again and
+    /// again.
+    fn probe_disk(&self, dev: u64, source: Option<&str>) -> Result<(), BranchError> {
         match block_device::answers(dev, source) {
             Some(Err(errno)) if !matches!(errno, Errno::MFILE | Errno::NFILE) => {
                 Err(self.io("reading its disk")(errno))
@@ -300,7 +301,7 @@ impl BranchSetup {
         Err(BranchError::ReplacedElsewhere { path: self.path(), name: self.spec.name.clone(), by: known.path })
     }
 
-    /// Whether what is at the path is what was there.
+    /// Whether the path still holds the same directory.
     fn compare(
         &self,
         known: &Remembered,
@@ -341,7 +342,7 @@ impl BranchSetup {
         let others = self.state.others_with_uuid(&identity.uuid, &self.spec.name);
         let still_there = |path: &PathBuf| {
             let path = path.clone();
-            look_within(LOOK_AT_OTHERS, move || marker_at(&path)).flatten() == Some(identity.uuid)
+            run_within(LOOK_AT_OTHERS, move || marker_at(&path)).flatten() == Some(identity.uuid)
         };
         others.into_iter().find(|(_, path)| still_there(path)).map(|(name, _)| name)
     }

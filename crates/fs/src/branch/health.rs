@@ -13,13 +13,13 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, StatVfsMountFlags, StatxAttribute
 use rustix::io::Errno;
 
 use super::establish::{BranchSetup, Candidate};
-use super::prober::{ProbeFailure, look_within};
+use super::prober::{ProbeFailure, run_within};
 use super::{Branch, BranchError, ErrorSource, Online, cover};
 use crate::disk::block_device;
 use crate::ground::advice::advised;
 use crate::spec::{AccessTimes, BranchSpec};
 
-/// How long a branch that somebody else has is waited for; in a probe, which comes again, less.
+/// How long to wait for a branch that another daemon uses; less in a probe, which is repeated.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 const LOCK_PATIENCE_OF_PROBES: Duration = Duration::from_millis(100);
 
@@ -73,8 +73,8 @@ impl Branch {
         found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
-    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; one
-    /// that may hang is let go of with its last descriptor.
+    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; a
+    /// branch that may hang is closed with its last descriptor.
     pub fn close(&self) {
         let _changing = self.changing.lock();
         let Some(online) = self.online.swap(None) else { return };
@@ -90,7 +90,7 @@ impl Branch {
         let _ = self.access_times.set(times);
     }
 
-    /// Other settings hold from now on. Where it was opened for reading only and may be written now, it is opened anew.
+    /// Applies other settings. Where it was opened for reading only and may be written now, it is opened anew.
     pub(crate) fn configure(&self, spec: BranchSpec) {
         let may_write = !spec.read_only;
         self.settings.store(Arc::new(spec));
@@ -185,7 +185,7 @@ impl Branch {
             return;
         }
         let (path, pool) = (self.spec.path.clone(), self.state.mount());
-        match look_within(COVER_PATIENCE, move || cover::cover(&path, &pool)) {
+        match run_within(COVER_PATIENCE, move || cover::cover(&path, &pool)) {
             Some(Ok(())) => self.covered.store(true, Ordering::Relaxed),
             failed => {
                 let reason = match failed {
@@ -203,7 +203,7 @@ impl Branch {
             return;
         }
         let (path, pool) = (self.spec.path.clone(), self.state.mount());
-        if !matches!(look_within(COVER_PATIENCE, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
+        if !matches!(run_within(COVER_PATIENCE, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
             tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), "the path stays hidden: unmount it by hand");
         }
     }
@@ -225,7 +225,7 @@ impl Branch {
         self.draining.fetch_or(self.state.is_draining(&self.spec.name), Ordering::Relaxed);
         tracing::info!(branch = %self.spec.name, fs_type = %online.fs_type, slot = online.slot, "branch is online");
         if online.guarded && online.fs_type != "fuseblk" {
-            // They were errors of a connection or a server that is no more.
+            // The errors came from a connection or server that no longer exists.
             self.clear_errors();
         }
         self.online.store(Some(online));
@@ -249,7 +249,7 @@ impl Branch {
         let suspect = self.suspect.swap(false, Ordering::Relaxed);
         let (path, seen) = (self.spec.path.clone(), Arc::clone(&online));
         let covers = self.covered.load(Ordering::Relaxed).then(|| self.state.mount());
-        let look = match self.prober.run(timeout, move || look(path, &seen, suspect, covers.as_deref())) {
+        let look = match self.prober.run(timeout, move || inspect(path, &seen, suspect, covers.as_deref())) {
             Ok(look) => look,
             Err(ProbeFailure::NoThread) => PathState::Unknown,
             Err(ProbeFailure::Hangs) => PathState::Gone(self.not_looked_at(ProbeFailure::Hangs, timeout)),
@@ -297,7 +297,7 @@ impl Branch {
 /// branches well.
 ///
 /// `covers`: the pool, if it covers the path. What is below is then asked by its descriptor.
-fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> PathState {
+fn inspect(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) -> PathState {
     let fail = |path, step, source| match source {
         Errno::NOMEM | Errno::MFILE | Errno::NFILE => PathState::Unknown,
         source => PathState::Gone(BranchError::Io { path, step, source }),
@@ -326,7 +326,7 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
         Ok(vfs) => vfs,
         Err(source) => return fail(path, "reading its free space", source),
     };
-    if suspect && let Err(source) = ask_disk(online) {
+    if suspect && let Err(source) = probe_disk(online) {
         return fail(path, "reading its disk", source);
     }
     PathState::Same { read_only: vfs.f_flag.contains(StatVfsMountFlags::RDONLY) }
@@ -336,11 +336,11 @@ fn look(path: PathBuf, online: &Online, suspect: bool, covers: Option<&Path>) ->
 /// saved.
 ///
 /// A daemon without descriptors asks by the marker, which is open for that.
-fn ask_disk(online: &Online) -> rustix::io::Result<()> {
+fn probe_disk(online: &Online) -> rustix::io::Result<()> {
     if online.guarded {
         return read_uncached(online);
     }
-    match ask_by_new_descriptors(online) {
+    match probe_by_new_descriptors(online) {
         Err(Errno::MFILE | Errno::NFILE) if online.marker.is_some() => read_uncached(online),
         answer => answer,
     }
@@ -348,10 +348,10 @@ fn ask_disk(online: &Online) -> rustix::io::Result<()> {
 
 /// Asks the file system first: one that has shut down opens nothing. Then the block device, or, where there is none,
 /// the marker.
-fn ask_by_new_descriptors(online: &Online) -> rustix::io::Result<()> {
+fn probe_by_new_descriptors(online: &Online) -> rustix::io::Result<()> {
     if let Some(hidden) = &online.hidden {
         match super::identity::open_marker(hidden.dir.as_fd()) {
-            // Somebody has deleted it: the file system has looked.
+            // It was deleted, so the file system has answered.
             Ok(_) | Err(Errno::NOENT) => {}
             Err(error) => return Err(error),
         }

@@ -1,4 +1,4 @@
-//! Who a branch is: `.umbrella/branch.json` on the branch itself.
+//! The identity of a branch: `.umbrella/branch.json` on the branch itself.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -27,7 +27,7 @@ pub(super) struct Marker {
     pub(super) pool: Uuid,
 }
 
-/// Who the directory at a path is as a branch, as its marker tells; for a look from outside.
+/// The identity in the marker of the directory at a path, for programs other than the daemon.
 pub fn identity_at(path: &std::path::Path) -> Option<Uuid> {
     marker_at(path).map(|marker| marker.uuid)
 }

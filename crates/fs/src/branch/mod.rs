@@ -57,7 +57,7 @@ pub use establish::Origin;
 pub use health::ProbeResult;
 pub use identity::identity_at;
 pub(crate) use identity::pool_at;
-pub(crate) use prober::look_within;
+pub(crate) use prober::run_within;
 pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};
@@ -415,7 +415,7 @@ impl Branch {
         }
     }
 
-    /// Who watches the branch is woken when something happens to it.
+    /// Something that happens to the branch wakes its watcher.
     pub(crate) fn set_attention(&self, attention: &Arc<Attention>) {
         let _once = self.attention.set(Arc::clone(attention));
     }
@@ -426,8 +426,8 @@ impl Branch {
         }
     }
 
-    /// Whether something failed since the last probe, so that the next should come soon. Who still has files of a
-    /// branch that is offline says nothing new.
+    /// Whether something failed since the last probe, so that the next should come soon. A failure on an open file of
+    /// an offline branch is no news.
     pub fn is_suspect(&self) -> bool {
         self.suspect.load(Ordering::Relaxed) && self.is_online()
     }
@@ -467,7 +467,7 @@ impl Branch {
         self.state.note_draining(&self.spec.name, draining)
     }
 
-    /// The same until the next mount, for who only has to look.
+    /// The same until the next mount, without writing it to the branch.
     pub fn set_draining_for_now(&self, draining: bool) {
         self.draining.store(draining, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 pub struct FsKind {
     /// As the kernel names it: `ext4`, `fuse.sshfs`...
     pub fs_type: String,
-    /// Calls can hang on somebody else: another machine, or a daemon.
+    /// Calls may wait for another machine or a daemon, and hang.
     pub guarded: bool,
     /// The directory is the root of a mount.
     pub is_mount: bool,
@@ -72,8 +72,7 @@ pub fn is_guarded(fs_type: &str) -> bool {
     fs_type == "fuse" || fs_type == "fuseblk" || fs_type.starts_with("fuse.") || NETWORK.contains(&fs_type)
 }
 
-/// Whether a file has the same inode number at the next mount. Those that do not make numbers up as files are looked
-/// at.
+/// Whether a file has the same inode number at the next mount. Other file systems assign numbers at each lookup.
 pub fn has_lasting_inodes(fs_type: &str) -> bool {
     const MADE_UP: [&str; 9] =
         ["vfat", "msdos", "exfat", "davfs", "fuse.sshfs", "fuse.rclone", "fuse.s3fs", "fuse.curlftpfs", "fuse.davfs2"];

@@ -73,9 +73,9 @@ impl Prober {
     }
 }
 
-/// What somebody finds who looks at paths that may hang; nothing if that takes longer. One that hangs keeps its thread.
-pub(crate) fn look_within<T: Send + 'static>(limit: Duration, look: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    Prober::default().run(limit, look).ok()
+/// Runs a call that may hang. `None` if it does not return within `limit`; it then keeps its thread.
+pub(crate) fn run_within<T: Send + 'static>(limit: Duration, call: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    Prober::default().run(limit, call).ok()
 }
 
 /// Why there is no result.

@@ -13,7 +13,7 @@ use crate::ground::locks::{RankedMutex, rank};
 
 /// How old a figure of [`Branch::space`] may be.
 const SPACE_AGE: Duration = Duration::from_millis(100);
-/// How long somebody waits for a newer figure of a branch that may hang.
+/// How long a caller waits for a newer value from a branch that may hang.
 const SHORT_WAIT: Duration = Duration::from_millis(50);
 /// Least headroom of a branch whose configuration names none.
 const LEAST_HEADROOM: u64 = 1 << 30;

@@ -57,7 +57,7 @@ impl Unsynced {
     }
 
     /// Step 2, after a sync that failed.
-    pub(crate) fn give_back(&self, taken: u64) {
+    pub(crate) fn restore(&self, taken: u64) {
         self.changed.fetch_max(taken, Ordering::AcqRel);
     }
 
@@ -101,7 +101,7 @@ mod tests {
         assert!(unsynced.may_be_lost(now) && !unsynced.may_be_lost(now + 2 * SETTLED));
         let taken = unsynced.take();
         assert!(!unsynced.may_be_lost(now), "it is on the disk");
-        unsynced.give_back(taken);
+        unsynced.restore(taken);
         assert!(unsynced.may_be_lost(now), "it is not");
 
         unsynced.take();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// One key of the configuration that is other than before. Neither value: it is too long to be shown.
+/// One key of the configuration that is other than before. Neither value, because it is too long to be shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigChange {
     /// The key, with the table it stands in.

@@ -70,13 +70,13 @@ pub enum EqualiseOutcome {
 pub struct EqualiseSummary {
     /// Directories looked at.
     pub directories_seen: u64,
-    /// Those whose copies differed.
+    /// Directories whose copies differed.
     pub directories_differing: u64,
-    /// Those whose copies are equal now.
+    /// Directories whose copies are equal now.
     pub directories_equalised: u64,
-    /// Those of which a copy could not be changed.
+    /// Directories of which a copy could not be changed.
     pub directories_failed: u64,
-    /// Those that differ and have no copy on the branch whose copies are right.
+    /// Directories that differ and have no copy on the authoritative branch.
     #[serde(default)]
     pub directories_without_model: u64,
     /// It was ended before its end.

@@ -70,7 +70,7 @@ pub enum EvictStay {
     NoRoom,
     /// `min_stay`
     Held,
-    /// Somebody has it open, or changed it.
+    /// The file was open, or it changed.
     InUse,
     /// It could not be moved.
     Failed,

@@ -323,7 +323,7 @@ pub struct EnforceSummary {
     pub files_failed: u64,
     /// Files in the wrong place because their right branches have no room.
     pub files_no_room: u64,
-    /// It was ended before its end: who asked for it went away, its hours were over, or the pool was unmounted.
+    /// It was stopped: the client disconnected, its hours were over, or the pool was unmounted.
     #[serde(default)]
     pub stopped: bool,
     /// Files that it had found in the wrong place then, and did not move.
@@ -390,7 +390,7 @@ pub struct Status {
 pub struct HeatStatus {
     /// Files whose opens are counted.
     pub files: u64,
-    /// Those of them that are as warm as a rule asks for; `None`: no rule wants warm files.
+    /// Files among them that are as warm as a rule requires; `None`: no rule wants warm files.
     pub warm: Option<u64>,
     /// Files that a rule fetched because they are warm.
     pub files_promoted: u64,

@@ -22,7 +22,7 @@ pub(crate) fn bind(path: &Path, mount: &Path) -> Result<Listener, Error> {
     })
 }
 
-/// How long a tree in use is tried again: who only looks at it, or is just starting a program, lets go of it soon.
+/// How long a tree in use is tried again: a program that only looks at it, or is just starting, releases it soon.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 

@@ -139,13 +139,13 @@ impl Sysfs {
         })
     }
 
-    /// The folder in which a btrfs tells of itself that has this device.
+    /// The sysfs folder of the btrfs that has this device.
     pub(crate) fn btrfs_of(&self, device: &str) -> Option<PathBuf> {
         let all = self.0.join("fs/btrfs");
         names(&all).into_iter().map(|uuid| all.join(uuid)).find(|fs| fs.join("devices").join(device).exists())
     }
 
-    /// The folder in which an ext4 tells of itself.
+    /// The sysfs folder of an ext4.
     pub(crate) fn ext4_of(&self, device: &str) -> PathBuf {
         self.0.join("fs/ext4").join(device)
     }

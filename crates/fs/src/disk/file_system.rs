@@ -17,7 +17,7 @@ pub(crate) struct FsError {
     pub(crate) number: u64,
 }
 
-/// Is told when a file system meets an error.
+/// Receives events when a file system meets an error.
 #[derive(Debug)]
 pub(crate) struct FsErrors {
     group: OwnedFd,
@@ -35,7 +35,7 @@ impl FsErrors {
         Ok(FsErrors { group: unsafe { OwnedFd::from_raw_fd(group) } })
     }
 
-    /// Listens to the file system of this directory too. It may be unmounted all the same.
+    /// Listens to the file system of this directory too. It can still be unmounted.
     pub(crate) fn watch(&self, dir: BorrowedFd<'_>) -> rustix::io::Result<()> {
         let flags = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
         // SAFETY: both descriptors are open, and without a path the directory itself is meant.

@@ -16,7 +16,7 @@ const LONGEST_LINE: usize = 1024;
 /// More than a record can have.
 const RECORD: usize = 16 << 10;
 
-/// A line that tells of a disk.
+/// A line about a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DiskError {
     /// As the kernel names it, in the form of sysfs.
@@ -85,7 +85,7 @@ const BTRFS: &[&str] = &[
     "i/o error",
 ];
 
-/// What a record tells of a disk, if it does.
+/// The error of a disk that a record reports, if it does.
 pub(crate) fn parse(record: &[u8]) -> Option<DiskError> {
     let end = record.iter().position(|byte| *byte == b';')?;
     let (prefix, message) = (record.get(..end)?, record.get(end + 1..)?);
@@ -164,7 +164,7 @@ impl KernelLog {
         Ok(KernelLog { file, record: vec![0; RECORD] })
     }
 
-    /// The next line that tells of a disk; `None`: none is left for now.
+    /// The next line about a disk; `None`: none is left for now.
     pub(crate) fn next(&mut self) -> rustix::io::Result<Option<DiskError>> {
         loop {
             match rustix::io::read(&self.file, self.record.as_mut_slice()) {
@@ -196,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    fn told(message: &str) -> Option<(String, Option<u64>)> {
+    fn parse_message(message: &str) -> Option<(String, Option<u64>)> {
         parse(format!("3,4711,123456789,-;{message}\n SUBSYSTEM=block\n").as_bytes()).map(|it| (it.device, it.sector))
     }
 
@@ -258,7 +258,7 @@ mod tests {
             ),
             ("FAT-fs (sdb1): Directory bread(block 19999) failed", "sdb1", None),
         ] {
-            assert_eq!(told(line), Some((device.to_owned(), sector)), "{line}");
+            assert_eq!(parse_message(line), Some((device.to_owned(), sector)), "{line}");
         }
     }
 
@@ -279,7 +279,7 @@ mod tests {
             "bash (11254): drop_caches: 3",
             "",
         ] {
-            assert_eq!(told(line), None, "{line}");
+            assert_eq!(parse_message(line), None, "{line}");
         }
     }
 
@@ -292,10 +292,10 @@ mod tests {
         }
         assert!(parse(format!("3,1,1,-;{line}\n").as_bytes()).is_some());
         // A process may call itself what it likes, and so may a file.
-        assert_eq!(told("I/O error, dev (77): drop_caches: 3"), None);
-        assert_eq!(told("usb 1-1: Product: I/O error, dev sda, sector 1"), None);
+        assert_eq!(parse_message("I/O error, dev (77): drop_caches: 3"), None);
+        assert_eq!(parse_message("usb 1-1: Product: I/O error, dev sda, sector 1"), None);
         for device in ["../../etc", "..", ".", "", "a b", "sda\u{e9}", &"x".repeat(65)] {
-            assert_eq!(told(&format!("I/O error, dev {device}, sector 1")), None, "{device}");
+            assert_eq!(parse_message(&format!("I/O error, dev {device}, sector 1")), None, "{device}");
         }
     }
 

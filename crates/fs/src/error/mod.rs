@@ -55,7 +55,7 @@ impl OpError {
         matches!(self, OpError::Sys(Errno::NOENT))
     }
 
-    /// What a path is that leads here.
+    /// The kind of a path that leads here.
     fn on_path(self) -> &'static str {
         match self {
             OpError::Sys(Errno::NOENT) => " is not in the pool",
@@ -278,7 +278,7 @@ pub enum Error {
         /// Why.
         source: OpError,
     },
-    /// Somebody stopped it.
+    /// It was stopped.
     #[error("the drain of branch {name:?} was ended by another command; files that have moved stay where they are")]
     DrainStopped {
         /// Name of the branch.
@@ -336,7 +336,8 @@ pub enum Error {
     },
     /// The configuration would not take the name.
     #[error(
-        "{name:?} is not a valid name for a branch: use 1 to {limit} printable characters, no \"/\" and no blank at its ends; not \"any\", \"default\" or the name of a group",
+        "{name:?} is not a valid name for a branch: use 1 to {limit} printable characters without \"/\" or outer \
+        blanks, and not \"any\", \"default\" or a group's name",
         limit = crate::spec::LONGEST_NAME
     )]
     BranchName {

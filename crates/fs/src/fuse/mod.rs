@@ -292,7 +292,7 @@ impl Filesystem for Fuse {
     fn setxattr(&self, context: &Context<'_>, request: SetXattr<'_>, reply: Reply<()>) {
         work_for(context.pid);
         let of = node(request.node);
-        // An ACL set by somebody who is not in the file's group takes set-group-id away.
+        // An ACL set by a user outside the file's group clears set-group-id.
         let dropped = if request.kill_sgid { self.pool.drop_set_gid(of) } else { Ok(()) };
         let flags = XattrFlags::from_bits_truncate(request.flags);
         reply.send(dropped.and_then(|()| self.pool.setxattr(of, request.name, request.value, flags)));

@@ -1,4 +1,5 @@
-//! What to do about an error or a warning, in commands. A library knows none: the program sets who does.
+//! What to do about an error or a warning, in commands. A library knows no commands, so the program registers a
+//! function that does.
 
 use std::error::Error;
 use std::sync::OnceLock;

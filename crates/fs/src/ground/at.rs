@@ -35,7 +35,7 @@ pub fn calls_on_branches() -> u64 {
 }
 
 /// One more. What is not called here but belongs to an operation, such as a registration for passthrough, is counted by
-/// who calls it.
+/// its caller.
 pub(crate) fn count_call() {
     scheduling_point();
     CALLS.set(CALLS.get() + 1);
@@ -393,7 +393,7 @@ impl FileAt {
         self.run_as(ErrorSource::Write, write_out::failed_writes)
     }
 
-    /// Whether somebody but us has the file open, mappings included. `None`: this file system cannot say.
+    /// Whether another process has the file open or mapped. `None`: this file system cannot say.
     pub(crate) fn is_open_elsewhere(&self) -> Option<bool> {
         crate::ground::lease::is_open_elsewhere(self.fd.as_fd())
     }

@@ -115,7 +115,7 @@ mod tests {
         assert!(!may_write);
     }
 
-    /// From now on the kernel refuses `unshare` to this thread.
+    /// After this the kernel refuses `unshare` to this thread.
     fn forbid_unshare() {
         let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
         let give = (libc::BPF_RET | libc::BPF_K) as u16;

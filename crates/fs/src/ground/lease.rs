@@ -1,4 +1,4 @@
-//! Whether somebody else has a file open, as the kernel of the branch sees it. That includes mappings that outlive
+//! Checks whether another process has a file open, with a lease on the branch. That includes mappings that outlive
 //! their descriptor: the mount does not learn of them when they bypass the daemon.
 //!
 //! The check takes a lease and gives it back at once: the kernel refuses it while the file is open elsewhere.
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-/// Whether somebody else has the file open in any way. `fd` is open for reading only. `None`: this file system has no
+/// Whether another process has the file open in any way. `fd` is open for reading only. `None`: this file system has no
 /// leases.
 pub(crate) fn is_open_elsewhere(fd: BorrowedFd<'_>) -> Option<bool> {
     is_refused(fd, libc::F_WRLCK)
@@ -22,7 +22,7 @@ pub(crate) fn is_open_for_writing(fd: BorrowedFd<'_>) -> Option<bool> {
 /// Why there is no lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoLease {
-    /// Somebody has the file open, or mapped, in a way that the lease excludes.
+    /// The file is open or mapped in a way that the lease excludes.
     InUse,
     /// This file system has no leases, or the caller may not have one.
     Unsupported,
@@ -71,7 +71,7 @@ impl Drop for Lease<'_> {
 fn is_refused(fd: BorrowedFd<'_>, kind: i32) -> Option<bool> {
     match set(fd, kind) {
         Ok(()) => {
-            // Who came between was held up for this moment only.
+            // An open in between was delayed for this moment only.
             let _ = set(fd, libc::F_UNLCK);
             Some(false)
         }

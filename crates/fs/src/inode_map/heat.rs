@@ -110,7 +110,7 @@ impl Heats {
         })
     }
 
-    /// The file is at least so warm from now on.
+    /// Raises the heat of the file to at least this.
     pub fn raise(&self, key: HeatKey, slot: u16, (now, half_life): (Timestamp, Duration), to: Opens) {
         self.change(key, slot, half_life, now, |known| {
             known.heat = known.heat.raised(to, now, half_life);

@@ -58,7 +58,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// To be synced without holding up who appends.
+    /// For a sync that does not delay appends.
     pub(super) fn file(&self) -> Option<Arc<OwnedFd>> {
         self.file.clone()
     }

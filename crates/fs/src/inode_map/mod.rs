@@ -227,7 +227,7 @@ impl InodeMap {
     ///
     /// Call it before the copy at `from` is unlinked: from then on a new file may get that inode.
     pub fn moved(&self, from: BackingKey, to: BackingKey, born: Option<Timestamp>) {
-        self.pass_on(from, to, None, |known| born.or(known));
+        self.transfer_number(from, to, None, |known| born.or(known));
     }
 
     /// As [`InodeMap::moved`] and then [`InodeMap::ino_checked`] of the copy, whose birth time on its branch is
@@ -239,15 +239,15 @@ impl InodeMap {
         born: Option<Timestamp>,
         backing_born: Option<Timestamp>,
     ) {
-        self.pass_on(from, to, backing_born, |known| born.or(known));
+        self.transfer_number(from, to, backing_born, |known| born.or(known));
     }
 
     /// The copy at `from` is not to be: the file is at `to`, as before. `born`: what was known there.
     pub fn moved_back(&self, from: BackingKey, to: BackingKey, born: Option<Timestamp>) {
-        self.pass_on(from, to, None, |_| born);
+        self.transfer_number(from, to, None, |_| born);
     }
 
-    fn pass_on(
+    fn transfer_number(
         &self,
         from: BackingKey,
         to: BackingKey,
@@ -258,7 +258,7 @@ impl InodeMap {
         let number = self.ino(from).0;
         let old = self.entry(from);
         if old.is_none() {
-            self.lend(number, from.slot);
+            self.reserve(number, from.slot);
         }
         let entry = InodeEntry {
             number,
@@ -301,7 +301,7 @@ impl InodeMap {
                 self.put(original, InodeEntry { shared: true, ..entry });
             }
             None => {
-                self.lend(number, original.slot);
+                self.reserve(number, original.slot);
                 let entry = InodeEntry { number, hops: 0, shared: true, born: None, guard: None, evicted: None };
                 self.put(original, entry);
             }
@@ -334,8 +334,8 @@ impl InodeMap {
         self.entry(key)?.born
     }
 
-    /// Reads the log in a branch's hidden folder, and keeps it from now on. Call it through
-    /// [`crate::branch::Branch::io`] when the branch came online, before the first use of its numbers.
+    /// Reads the log in a branch's hidden folder, and keeps it open. Call it through [`crate::branch::Branch::io`] when
+    /// the branch came online, before the first use of its numbers.
     ///
     /// Where inode numbers do not outlive a mount (sshfs, vfat), neither do the numbers of files that moved there.
     /// On a guarded file system records are only collected, and written by [`InodeMap::sync`]: call that now and then.
@@ -406,7 +406,7 @@ impl InodeMap {
                 // A crash may have lost that the copy went, and here nothing else would show two files with one number.
                 entry.guard = Some(NEVER);
             }
-            self.lend(entry.number, slot);
+            self.reserve(entry.number, slot);
             kept.push((key, entry));
         }
         let (own, foreign): (Vec<u64>, Vec<u64>) =
@@ -426,8 +426,8 @@ impl InodeMap {
         });
     }
 
-    /// Keeps a number from the file that would get it by its place.
-    fn lend(&self, number: u64, from: u16) {
+    /// Reserves a number, so that the file whose inode would give it does not get it.
+    fn reserve(&self, number: u64, from: u16) {
         match number::range(number) {
             Range::Place(home) => self.shard(home).change(|state, records| {
                 if state.lent.insert(number) {
@@ -445,8 +445,8 @@ impl InodeMap {
         }
     }
 
-    /// The file that had the number is gone.
-    fn give_back(&self, number: u64) {
+    /// Releases the number of a file that is gone.
+    fn release(&self, number: u64) {
         if let Range::Place(home) = number::range(number) {
             self.shard(home).change(|state, records| {
                 if state.lent.remove(&number) {
@@ -482,7 +482,7 @@ impl InodeMap {
         });
     }
 
-    /// Removes an entry; its number is free unless somebody else shows it.
+    /// Removes an entry. Its number becomes free unless another entry shows it.
     fn drop_entry(&self, holders: &mut Holders, key: BackingKey) {
         let Some(entry) = self.entry(key) else {
             return;
@@ -491,7 +491,7 @@ impl InodeMap {
         let is_holder = holders.get(&entry.number).is_none_or(|&(holder, _)| holder == key);
         if !entry.shared && is_holder {
             holders.remove(&entry.number);
-            self.give_back(entry.number);
+            self.release(entry.number);
         }
     }
 

@@ -50,7 +50,7 @@ pub struct InodeEntry {
 /// One step in the life of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
-    /// The file has this entry from now on.
+    /// The file has this entry.
     Assign {
         /// Foreign device.
         dev: u64,

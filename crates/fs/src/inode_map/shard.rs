@@ -105,7 +105,7 @@ impl Shard {
         self.with_log(|log| self.append_pending(log))
     }
 
-    /// Lends the log, if there is one. The caller is the writer. Was it let go meanwhile, it ends here.
+    /// Lends the log, if there is one. The caller is the writer. If it was closed meanwhile, it ends here.
     fn with_log(&self, write: impl FnOnce(&mut LogFile) -> Result<(), InodeMapError>) -> Result<(), InodeMapError> {
         let lent = {
             let mut log = self.log.lock();
@@ -173,7 +173,7 @@ impl Shard {
         drop(self.writer.lock());
     }
 
-    /// Keeps a log from now on.
+    /// Attaches a log.
     pub(super) fn attach(&self, mut log: LogFile, at_once: bool) {
         if !at_once {
             log.close();

@@ -76,7 +76,7 @@ impl AttributeChange {
         Some(Timestamps { last_access: spec(self.atime), last_modification: spec(self.mtime) })
     }
 
-    /// What of it changes who may use a directory.
+    /// The parts of it that change the access rights of a directory.
     fn of_rights(&self) -> Option<RightsChange> {
         let AttributeChange { perm, uid, gid, .. } = *self;
         (perm.is_some() || uid.is_some() || gid.is_some()).then_some(RightsChange::Mode { perm, uid, gid })
@@ -162,8 +162,8 @@ impl Io {
     fn change_file(&self, node: &Arc<Node>, file: &File, change: &AttributeChange) -> OpResult<()> {
         {
             let mut state = file.state.write();
-            state.disturb();
-            let target = self.tree.reach(&state)?;
+            state.abort_copy();
+            let target = self.tree.open_inode(&state)?;
             // Before the contents change: if this fails, the program is as it was.
             if change.drop_set_id {
                 self.tree.drop_set_id(node, &target)?;
@@ -181,10 +181,13 @@ impl Io {
         Ok(())
     }
 
-    /// Linux sends an empty change in two cases. Somebody is about to write to a file that may not keep its set-id
-    /// bits; or chown(2) names neither an owner nor a group. The second takes the bits as well, but only the owner and
-    /// root may do it. Only the first of the caller's groups is known, so a caller who may be of another group counts
-    /// as outside the file's group.
+    /// Linux sends an empty change in two cases:
+    ///
+    /// - before a write to a file that may not keep its set-id bits
+    /// - for a chown(2) that names neither owner nor group; it clears the bits as well, but needs the owner or root
+    ///
+    /// Only the first of the caller's groups is known, so a caller who may be of another group counts as outside the
+    /// file's group.
     fn change_nothing(&self, node: &Node, state: &FileState, target: &FileAt, asker: Asker) -> OpResult<()> {
         let is_written = state.handles.iter().filter_map(Weak::upgrade).any(|handle| handle.writer);
         if is_written && asker.may_write(node.ino.0) {
@@ -215,7 +218,7 @@ impl Io {
 
     fn on_node<T>(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<T>) -> OpResult<T> {
         match node.file() {
-            Some(file) => call(&self.tree.reach(&file.state.read())?),
+            Some(file) => call(&self.tree.open_inode(&file.state.read())?),
             None => call(&self.tree.ruling_copy(node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
         }
     }
@@ -232,8 +235,8 @@ impl Io {
         self.tree.change_without_reply(&node, |cache| match node.file() {
             Some(file) => {
                 let mut state = file.state.write();
-                state.disturb();
-                call(&self.tree.reach(&state)?, cache)
+                state.abort_copy();
+                call(&self.tree.open_inode(&state)?, cache)
             }
             None => self.tree.change_dir(&node, of_rights, cache, |copy| call(copy, cache)),
         })
@@ -337,7 +340,7 @@ impl Io {
     }
 }
 
-/// What a new value of an attribute changes in who may use a directory.
+/// The change that a new value of an attribute makes to the access rights of a directory.
 fn acl_change(name: &OsStr, value: Option<&[u8]>) -> Option<RightsChange> {
     let value = value.map(<[u8]>::to_vec);
     match name.to_str() {

@@ -351,7 +351,7 @@ impl Io {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let (removals, changes, began) = (dir.changes.removals(None), dir.changes.take(), SyncStart::now());
         if let Err(error) = self.sync_copies(&node, data_only) {
-            dir.changes.give_back(changes);
+            dir.changes.restore(changes);
             return Err(error);
         }
         // ext4 counts entries as data only where the directory grew.

@@ -56,7 +56,7 @@ impl Io {
         let _names = self.tree.rename_lock.read();
         let node = self.tree.node(node)?;
         match (node.file(), node.dir()) {
-            (Some(file), _) if node.kind == FileKind::File => self.tree.reach(&file.state.read()),
+            (Some(file), _) if node.kind == FileKind::File => self.tree.open_inode(&file.state.read()),
             (None, Some(dir)) => Ok(self.tree.ruling_copy(&node, dir)?.as_file()),
             // To open a pipe or a device does something.
             _ => Err(OpError::Sys(Errno::NOTTY)),
@@ -90,10 +90,10 @@ impl Io {
         let Some(dir) = node.dir() else {
             let file = node.file().filter(|_| node.kind == FileKind::File).ok_or(OpError::Sys(Errno::NOTTY))?;
             let mut state = file.state.write();
-            state.disturb();
+            state.abort_copy();
             // A file that may move now.
             state.needs_evaluation = true;
-            return self.tree.reach(&state)?.change_inode(set, cache).map(|_| ());
+            return self.tree.open_inode(&state)?.change_inode(set, cache).map(|_| ());
         };
         self.tree.refresh(node, dir)?;
         let _attributes = dir.attributes.lock();

@@ -101,9 +101,9 @@ impl Io {
             return Err(OpError::Sys(Errno::ROFS));
         }
         if request.truncate {
-            state.disturb();
+            state.abort_copy();
         } else if request.write {
-            state.disturb_by_writer();
+            state.abort_copy_for_writer();
         }
         let access = if request.write || request.truncate { OFlags::RDWR } else { OFlags::RDONLY };
         let branch = self.branches.get(state.backing.branch)?;
@@ -239,9 +239,9 @@ impl Io {
         if allowed { self.register_passthrough(state, opened) } else { DataPath::Mediated }
     }
 
-    /// Whether somebody still has the file mapped from an earlier passthrough open, although every handle is closed:
-    /// then all must use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise
-    /// serve the file.
+    /// Whether the file is still mapped from an earlier passthrough open, although every handle is closed. Then all
+    /// opens must use the branch's page cache, as the mapping does. Asked only where the daemon would otherwise serve
+    /// the file.
     fn is_mapped_in_passthrough(&self, state: &mut FileState, branch: &Branch, request: OpenRequest) -> bool {
         let served =
             branch.space().free < branch.headroom() || (request.write && self.write_back.has_flusher(branch.id));

@@ -66,8 +66,8 @@ impl Migrations {
         let mut noting = BalanceInventory { evened, inventory: Inventory::new(members.len()) };
         let (bandwidth, purpose) = (balance.bandwidth, Purpose::Balance);
         let look = WalkOptions { dry_run: true, bandwidth, purpose, ..WalkOptions::default() };
-        let looked = self.walk_by(look, &WalkScope::Whole, Some(&mut noting), tell);
-        take_over(&mut summary, &looked);
+        let looked = self.walk_with_override(look, &WalkScope::Whole, Some(&mut noting), tell);
+        add_walk(&mut summary, &looked);
         if looked.stopped {
             return Ok(summary);
         }
@@ -78,11 +78,11 @@ impl Migrations {
         if bytes.0 > 0 {
             let mut tell = |progress: &Progress| tell(&Progress { bytes_total: Some(bytes), ..progress.clone() });
             let walk = WalkOptions { dry_run: balance.dry_run, ..look };
-            take_over(&mut summary, &self.walk_by(walk, &WalkScope::Whole, Some(&mut moving), &mut tell));
+            add_walk(&mut summary, &self.walk_with_override(walk, &WalkScope::Whole, Some(&mut moving), &mut tell));
         }
         let (now, planned) = (self.shares(&members), moving.moves.used);
         for (((member, now), planned), id) in summary.members.iter_mut().zip(now).zip(planned).zip(&members) {
-            member.used_after = if balance.dry_run { self.shown(*id, planned) } else { now.used };
+            member.used_after = if balance.dry_run { self.shown_usage(*id, planned) } else { now.used };
         }
         Ok(summary)
     }
@@ -114,14 +114,14 @@ impl Migrations {
     fn shares(&self, members: &[BranchId]) -> Vec<MemberShare> {
         let share = |id: &BranchId| {
             let size = self.branches.get(*id).map_or(ByteSize(0), |branch| branch.space_now().total);
-            let used = self.shown(*id, self.room_of(*id).used);
+            let used = self.shown_usage(*id, self.room_of(*id).used);
             MemberShare { branch: self.placement.branch_name(*id), size, used, used_after: used }
         };
         members.iter().map(share).collect()
     }
 
     /// A member's used space as `status` counts it: with the part that is kept for root.
-    fn shown(&self, id: BranchId, used: ByteSize) -> ByteSize {
+    fn shown_usage(&self, id: BranchId, used: ByteSize) -> ByteSize {
         let kept = self.branches.get(id).map_or(0, |branch| {
             let space = branch.space_now();
             space.free_for_root.0.saturating_sub(space.free.0)
@@ -166,8 +166,8 @@ impl Migrations {
     }
 }
 
-/// What a walk did, of the two the one that came last.
-fn take_over(summary: &mut BalanceSummary, walk: &EnforceSummary) {
+/// Adds the totals of a walk to the summary. The last walk replaces an earlier one.
+fn add_walk(summary: &mut BalanceSummary, walk: &EnforceSummary) {
     summary.files_seen = walk.files_seen;
     summary.files_moved = walk.files_moved;
     summary.bytes_moved = walk.bytes_moved;

@@ -254,7 +254,7 @@ impl Migrations {
             Ok(recorded) => recorded,
             Err(error) => {
                 tracing::debug!(%error, "cannot record a batch of moves: its files move one by one");
-                return members.iter().for_each(Member::give_up);
+                return members.iter().for_each(Member::abandon);
             }
         };
         let Some(to) = members.first().map(|member| Arc::clone(&member.migration.target)) else { return };
@@ -276,7 +276,7 @@ impl Migrations {
                 }
                 Err(why) => {
                     if why.is_settled() {
-                        member.give_up();
+                        member.abandon();
                     } else {
                         end_move(member.migration.node, &member.migration.cancel);
                     }
@@ -371,8 +371,8 @@ impl Member<'_> {
         }
     }
 
-    /// It stays where it is.
-    fn give_up(&self) {
+    /// Gives up the move: the file stays where it is.
+    fn abandon(&self) {
         drop_copy(&self.migration.target, self.temp.clone());
         end_move(self.migration.node, &self.migration.cancel);
     }

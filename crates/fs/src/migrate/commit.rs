@@ -133,7 +133,7 @@ impl CommitWatchdog<'_> {
         if queued || call != self.seen || !end.online.guarded {
             (self.seen, self.since) = (call, Instant::now());
         }
-        let may_wait = end.lives() && self.since.elapsed() < COMMIT_PATIENCE;
+        let may_wait = end.is_alive() && self.since.elapsed() < COMMIT_PATIENCE;
         if !may_wait {
             end.branch.does_not_answer(end.online, COMMIT_PATIENCE, "");
         }

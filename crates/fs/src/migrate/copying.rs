@@ -36,7 +36,7 @@ pub(crate) struct Endpoint<'a> {
 }
 
 impl Endpoint<'_> {
-    pub(crate) fn lives(self) -> bool {
+    pub(crate) fn is_alive(self) -> bool {
         self.branch.online().is_some_and(|now| now.epoch == self.online.epoch)
     }
 }
@@ -112,8 +112,9 @@ impl Migrations {
         let mut watch = CopyWatchdog { seen: 0, since: Instant::now(), ended: None };
         let wait = |queued| {
             let before = watch.since;
-            let may_wait =
-                from.lives() && to.lives() && watch.may_wait(queued, &apart, self.context.settings().probe_timeout);
+            let may_wait = from.is_alive()
+                && to.is_alive()
+                && watch.may_wait(queued, &apart, self.context.settings().probe_timeout);
             if let Some(alive) = pace.alive.filter(|_| watch.since != before) {
                 alive();
             }
@@ -132,7 +133,7 @@ impl Migrations {
         if watch.ended.is_some() {
             return Err(RelocateError::Cancelled.into());
         }
-        if !(from.lives() && to.lives()) {
+        if !(from.is_alive() && to.is_alive()) {
             return Err(NotMoved::Op(OpError::Offline));
         }
         for end in [from, to] {
@@ -186,7 +187,7 @@ impl TempCopy {
         TempCopy { online, name, kept: false }
     }
 
-    /// It is somebody else's to take away.
+    /// Another thread has to remove it.
     pub(crate) fn keep(mut self) {
         self.kept = true;
     }

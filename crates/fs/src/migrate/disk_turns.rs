@@ -6,10 +6,10 @@
 //! - A disk is what has no other disk below it: partitions, volumes and arrays count as the disks that they lie on. A
 //!   branch without a block device (tmpfs, ZFS) counts as a disk of its own.
 //! - A move that has had its turn for [`LONGEST`] lets those go first that wait, at the next piece of its copy.
-//! - A move from or to a branch that may hang (network, FUSE) takes no turn: it may not hold up the others. Neither
-//!   does one that somebody waits for.
+//! - A move from or to a branch that may hang (network, FUSE) takes no turn: it may not hold up the others. A move that
+//!   a caller waits for does not wait either.
 //!
-//! Whoever has a turn also rests for others who use its disks ([`crate::migrate::give_way`]).
+//! A move that has a turn also rests while other programs use its disks ([`crate::migrate::give_way`]).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,17 +70,17 @@ pub(crate) struct DiskTurn<'a> {
 }
 
 impl TurnQueue {
-    fn arrive(&mut self, disks: &Arc<Disks>) -> u64 {
+    fn enqueue(&mut self, disks: &Arc<Disks>) -> u64 {
         self.next += 1;
         self.moves.push((self.next, Arc::clone(disks)));
         self.next
     }
 
-    fn leave(&mut self, number: u64) {
+    fn dequeue(&mut self, number: u64) {
         self.moves.retain(|(other, _)| *other != number);
     }
 
-    /// Whether nobody who came before has or wants one of these disks.
+    /// Whether no earlier move has or wants one of these disks.
     fn is_first(&self, number: u64, disks: &Disks) -> bool {
         let mut before = self.moves.iter().take_while(|(other, _)| *other != number);
         before.all(|(_, theirs)| theirs.is_disjoint(disks))
@@ -103,14 +103,14 @@ impl DiskTurns {
         self.take_disks(Arc::new(disks), stop)
     }
 
-    /// Wakes those who wait, so that they see that the pool ends.
+    /// Wakes waiting moves, so that they see that the pool ends.
     pub(crate) fn stop(&self) {
         let _line = self.line.lock();
         self.wake.notify_all();
     }
 
     fn take_disks(&self, disks: Arc<Disks>, stop: &dyn Fn() -> bool) -> Option<DiskTurn<'_>> {
-        let number = self.line.lock().arrive(&disks);
+        let number = self.line.lock().enqueue(&disks);
         // From here on, its end is its end in the line.
         let turn = DiskTurn { turns: self, disks, number: Cell::new(number), since: Cell::new(Instant::now()) };
         let has_it = turn.wait(stop);
@@ -176,8 +176,8 @@ impl DiskTurn<'_> {
             if !line.is_wanted(self.number.get(), &self.disks) {
                 return;
             }
-            line.leave(self.number.get());
-            self.number.set(line.arrive(&self.disks));
+            line.dequeue(self.number.get());
+            self.number.set(line.enqueue(&self.disks));
             self.turns.wake.notify_all();
         }
         // Told to stop, the copy ends before its next piece.
@@ -188,7 +188,7 @@ impl DiskTurn<'_> {
     /// Waits for the turn; false: it was asked to stop.
     fn wait(&self, stop: &dyn Fn() -> bool) -> bool {
         loop {
-            // Without the lock: it may tell somebody something.
+            // Without the lock, because `stop` may report progress.
             if stop() {
                 return false;
             }
@@ -203,7 +203,7 @@ impl DiskTurn<'_> {
 
 impl Drop for DiskTurn<'_> {
     fn drop(&mut self) {
-        self.turns.line.lock().leave(self.number.get());
+        self.turns.line.lock().dequeue(self.number.get());
         self.turns.wake.notify_all();
     }
 }

@@ -158,7 +158,7 @@ impl Migrations {
                 if place.path.as_os_str().is_empty() && entry.name == crate::branch::HIDDEN_DIR {
                     continue;
                 }
-                left.look(&place, &entry.name, &mut stack)?;
+                left.inspect(&place, &entry.name, &mut stack)?;
             }
         }
         Ok(left)
@@ -166,7 +166,7 @@ impl Migrations {
 }
 
 impl Leftover {
-    fn look(&mut self, place: &DirPair, name: &OsStr, stack: &mut Vec<DirPair>) -> OpResult<()> {
+    fn inspect(&mut self, place: &DirPair, name: &OsStr, stack: &mut Vec<DirPair>) -> OpResult<()> {
         let Some(meta) = place.here.find(name)? else { return Ok(()) };
         let path = place.path.join(name);
         let is_dir = meta.kind == FileKind::Directory;

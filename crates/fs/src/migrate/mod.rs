@@ -91,8 +91,8 @@ impl Migrations {
         })
     }
 
-    /// Names of the copies that were given up; recovery removes them.
-    pub(crate) fn given_up(&self) -> FxHashSet<OsString> {
+    /// Names of the abandoned copies, which recovery removes.
+    pub(crate) fn abandoned_copies(&self) -> FxHashSet<OsString> {
         self.given_up.lock().clone()
     }
 }

@@ -226,7 +226,7 @@ impl Migrations {
     pub(crate) fn evaluate_staged(&self, node: &Node, meta: &Meta) {
         let Some(area) = self.staged.area() else { return };
         let must_leave = match self.placement.staging_mode(node, meta, area) {
-            StagingMode::Auto => return area.leave_soon(node),
+            StagingMode::Auto => return area.schedule_destage(node),
             StagingMode::Never => true,
             StagingMode::Always => {
                 let xattrs = self.placement.xattrs_of(node, meta);
@@ -308,7 +308,7 @@ impl Migrations {
         }
     }
 
-    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for those who cannot
+    /// Moves what is queued now, on the calling thread: for pools without a mover's thread, and for callers that cannot
     /// wait for it.
     pub(crate) fn move_all_queued(&self) {
         self.revisit_all();
@@ -451,9 +451,9 @@ impl Migrations {
         Requeue::Over
     }
 
-    /// As `transfer`, but a relocation of the same file that is under way gives way. The call waits for what still has
-    /// the file open for a moment: that relocation, or a close that the kernel has not finished.
-    pub(crate) fn transfer_patiently(
+    /// As `transfer`, but aborts a relocation of the same file that is under way. Retries until `patience` has passed,
+    /// while that relocation, or a close that the kernel has not finished, still has the file open.
+    pub(crate) fn transfer_with_retries(
         &self,
         node: &Arc<Node>,
         target: BranchId,
@@ -464,7 +464,7 @@ impl Migrations {
         let until = Instant::now() + patience;
         loop {
             if let Some(file) = node.file() {
-                file.state.write().disturb();
+                file.state.write().abort_copy();
             }
             match self.transfer(node, target, cause, pace) {
                 Err(NotMoved::Mapped | NotMoved::Busy(_)) if Instant::now() < until => {
@@ -479,7 +479,8 @@ impl Migrations {
     pub(crate) fn move_now(&self, node: &Arc<Node>, target: BranchId) -> OpResult<()> {
         let file = node.file().ok_or(OpError::Sys(rustix::io::Errno::ISDIR))?;
         let _io = file.io.write();
-        match self.transfer_patiently(node, target, MoveReason::Full, MoveControl::default(), Duration::from_secs(1)) {
+        match self.transfer_with_retries(node, target, MoveReason::Full, MoveControl::default(), Duration::from_secs(1))
+        {
             Ok(_) => Ok(()),
             Err(NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated) => {
                 Err(OpError::Sys(rustix::io::Errno::BUSY))

@@ -203,9 +203,9 @@ impl NotMoved {
         matches!(self, NotMoved::Busy(why) if *why == OTHER_NAMES)
     }
 
-    /// What the daemon lacked (descriptors, memory), unless it was the branch: there may be room for the file all the
-    /// same.
-    pub(crate) fn want(&self) -> Option<OpError> {
+    /// The error if the daemon itself lacked something (descriptors, memory). The branch may still have room for the
+    /// file.
+    pub(crate) fn own_shortage(&self) -> Option<OpError> {
         let error = match self {
             NotMoved::Op(error) => *error,
             NotMoved::Failed(error) => OpError::Sys(error.errno()),

@@ -1,4 +1,4 @@
-//! A branch is full and somebody writes: the file goes to the next branch that its rule allows, with all open handles.
+//! A write finds its branch full: the file moves to the next branch that its rule allows, with all open handles.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::migrate::mover::FIRST_RETRY;
 use crate::migrate::moving::{MoveControl, MoveReason, NotMoved};
 use crate::node::{DataPath, Handle};
 
-/// How long it begins anew while attributes or names change, or somebody has the file open past the mount.
+/// How long to retry while attributes or names change, or while the file is open outside the mount.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Migrations {
@@ -106,7 +106,7 @@ impl Migrations {
                 }
                 Err(why) => {
                     tracing::info!(path = %String::from_utf8_lossy(&path), to = %self.placement.branch_name(target), %why, "cannot move the file there; trying the next branch");
-                    want = want.or(why.want());
+                    want = want.or(why.own_shortage());
                     full.push(target);
                 }
             }

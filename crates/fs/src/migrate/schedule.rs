@@ -33,14 +33,14 @@ impl Migrations {
                 done_inside = false;
             } else if !done_inside {
                 done_inside = true;
-                self.walk_in_the_hours();
+                self.walk_in_scheduled_hours();
             }
-            self.wait_for_the_hours();
+            self.wait_for_scheduled_hours();
         }
     }
 
     /// Sleeps until the window begins or ends, the clock is set, the configuration is reloaded, or the pool ends.
-    fn wait_for_the_hours(&self) {
+    fn wait_for_scheduled_hours(&self) {
         let hours = self.context.settings().enforce.window.clone();
         let timer = (!hours.is_empty()).then(|| timer(next_change(&hours)));
         let timer = timer.transpose().inspect_err(|error| tracing::debug!(%error, "no timer"));
@@ -93,7 +93,7 @@ impl Migrations {
         }
     }
 
-    fn walk_in_the_hours(&self) {
+    fn walk_in_scheduled_hours(&self) {
         let walk = WalkOptions {
             bandwidth: self.context.settings().enforce.bandwidth,
             purpose: Purpose::Schedule,

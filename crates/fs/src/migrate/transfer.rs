@@ -276,7 +276,7 @@ impl Migrations {
         }
         self.context.unwarn(&WarningSubject::Move(show(node)));
         self.context.forget_attributes(node.id);
-        // Who looked at the directories meanwhile saw them change.
+        // A program that read the directories meanwhile saw them change.
         for link in links {
             self.context.forget_attributes(link.parent.id);
         }
@@ -451,7 +451,7 @@ impl Migrations {
         }
         // Every open handle gets the copy before it has its name: after the commit nothing may fail.
         let handles: Vec<_> = state.handles.iter().filter_map(std::sync::Weak::upgrade).collect();
-        handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
+        handles.iter().try_for_each(|handle| handle.collect_write_errors())?;
         let online = target.online().ok_or(OpError::Offline)?;
         if in_batch.is_some() && online.epoch != migration.online.epoch {
             return Err(NotMoved::Op(OpError::Offline));
@@ -476,8 +476,8 @@ impl Migrations {
         drop(kept);
         match done {
             Ok(Removal::Done) => {}
-            // When the branch is back, recovery removes the rest of the source. A branch that does not hang is just
-            // doing it, where the other one is late.
+            // When the branch is back, recovery removes the rest of the source. A branch that does not hang is still at
+            // it, because the other is late.
             Ok(Removal::Unsure { errno: Errno::TIMEDOUT }) if !first.from.online.guarded => {}
             Ok(Removal::Unsure { errno }) => {
                 first.from.branch.take_offline(format!("it did not confirm the removal of a moved file ({errno})"));

@@ -26,7 +26,7 @@ use crate::relocate;
 use crate::relocate::{Durability, DurableCopy, EntryAt, Fingerprint, Limits, RelocateError};
 use crate::write_back::CopyLocks;
 
-/// A finished copy, and how those who have the file open get at it.
+/// A finished copy, and how open handles get at it.
 enum FinishedCopy {
     /// Under this name in the hidden place of its branch.
     Hidden(OsString),
@@ -37,7 +37,7 @@ enum FinishedCopy {
 /// One move of one file without a name.
 struct UnnamedMigration<'a> {
     node: &'a Arc<Node>,
-    /// The file as somebody has it open.
+    /// The file of the open handles.
     here: &'a FileAt,
     backing: Backing,
     to: Endpoint<'a>,
@@ -75,7 +75,7 @@ impl Migrations {
         let to = Endpoint { branch: &branch, online: &online };
         let migration = UnnamedMigration { node, here, backing, to, cancel: &cancel };
         let moved = self.copy_of_unnamed(&migration, may_be_linked).and_then(|(copied, made)| {
-            let done = self.hand_over(&migration, &copied, &made);
+            let done = self.switch_handles(&migration, &copied, &made);
             if let FinishedCopy::Hidden(name) = made {
                 drop_copy(&branch, name);
             }
@@ -87,7 +87,7 @@ impl Migrations {
         moved
     }
 
-    fn hand_over(
+    fn switch_handles(
         &self,
         migration: &UnnamedMigration<'_>,
         copied: &DurableCopy,
@@ -109,7 +109,7 @@ impl Migrations {
             return Err(NotMoved::Busy("it changed while it was copied"));
         }
         let handles: Vec<_> = state.handles.iter().filter_map(Weak::upgrade).collect();
-        handles.iter().try_for_each(|handle| handle.ask_for_errors())?;
+        handles.iter().try_for_each(|handle| handle.collect_write_errors())?;
         let reopened = match made {
             FinishedCopy::Hidden(name) => reopen_all(&handles, name, to.branch, to.online)?,
             FinishedCopy::Nameless(made) => {

@@ -98,7 +98,7 @@ impl Migrations {
 }
 
 impl FileState {
-    /// Whether somebody opened it while it was warm, and the last handle is closed now.
+    /// Whether the file was opened while it was warm, and its last handle is closed now.
     pub(crate) fn take_warm(&mut self) -> bool {
         self.any_handle().is_none() && std::mem::take(&mut self.is_warm)
     }

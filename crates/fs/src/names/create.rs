@@ -206,7 +206,7 @@ impl Names {
                 break (branch, to, state);
             }
         };
-        state.disturb();
+        state.abort_copy();
         loop {
             let linked =
                 self.tree.change_entries(&parent, &to, || match (state.names.first().cloned(), state.any_handle()) {
@@ -229,7 +229,7 @@ impl Names {
             state.past_path = None;
         }
         state.needs_evaluation = true; // Rules may look at the number of links.
-        // Before the lock is let go of: afterwards the file may move, and all its names with it.
+        // Before the lock is released, because afterwards the file and all its names may move.
         let meta = to.stat(name);
         drop(state);
         node.retain();
@@ -344,8 +344,8 @@ impl Names {
 /// The permissions that something is made with. Where the directory's copy passes on something else than is shown,
 /// nobody gets at it before it has what is shown.
 fn first_perm(divergence: Option<&Divergence>, dir: &DirAt, perm: u32) -> u32 {
-    let passes_on = divergence.is_none_or(|divergence| divergence.passes_on.contains(&dir.id()));
-    if passes_on { perm } else { perm & 0o700 }
+    let inherits_as = divergence.is_none_or(|divergence| divergence.inherits_as.contains(&dir.id()));
+    if inherits_as { perm } else { perm & 0o700 }
 }
 
 /// Gives what was just made to the caller. A set-group-id directory has already given it its group. With it come the
@@ -358,8 +358,8 @@ fn set_owner(
     divergence: Option<&Divergence>,
 ) -> OpResult<Meta> {
     let caller = new.caller;
-    if let Some(divergence) = divergence.filter(|divergence| !divergence.passes_on.contains(&dir.id())) {
-        return give_as_shown(new, made, dir, &divergence.shown);
+    if let Some(divergence) = divergence.filter(|divergence| !divergence.inherits_as.contains(&dir.id())) {
+        return apply_inherited(new, made, dir, &divergence.shown);
     }
     let meta = made.stat()?;
     if caller.uid == 0 && caller.gid == 0 {
@@ -376,9 +376,9 @@ fn set_owner(
     Ok(Meta { uid: caller.uid, gid: gid.unwrap_or(meta.gid), perm, ..meta })
 }
 
-/// Gives what was just made to the caller, with what the directory passes on as it is shown. Its copy here would pass
-/// on something else.
-fn give_as_shown(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &ShownRights) -> OpResult<Meta> {
+/// Sets owner and inherited rights of a new entry as the shown directory would. Its copy on this branch would let the
+/// entry inherit other rights.
+fn apply_inherited(new: &NewFile<'_>, made: &FileAt, dir: &DirAt, shown: &ShownRights) -> OpResult<Meta> {
     let caller = new.caller;
     let inherits = shown.rights.perm & SET_GID != 0;
     let gid = if inherits { shown.rights.gid } else { caller.gid };

@@ -47,7 +47,7 @@ impl Names {
                 }
                 Body::File(file) => {
                     let mut state = file.state.write();
-                    state.disturb();
+                    state.abort_copy();
                     rename_known(&mut state, old, new);
                     state.needs_evaluation = true;
                     drop(state);

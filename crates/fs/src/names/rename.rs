@@ -24,7 +24,7 @@ use crate::names::{Names, several};
 use crate::node::{Backing, FileState, Node, NodeId, path_of};
 use crate::tree::is_reserved;
 use crate::tree::lookup::MergedEntry;
-use crate::tree::remove_dir::keep_special;
+use crate::tree::remove_dir::hold_special;
 
 /// How long a directory that gets another name waits for all others, and they for it, in turn.
 const TURN: Duration = Duration::from_millis(100);
@@ -113,8 +113,7 @@ impl Names {
                     let moves = self.colocation_moves(&from, &to, [(&node, there), (&other, here)]);
                     drop(locked);
                     let moved = self.move_to_one_branch(&node, &other, [here, there], moves);
-                    // Somebody else moved one of them meanwhile, perhaps away from a branch that is no more: then it is
-                    // looked at again.
+                    // Another thread moved one of them meanwhile, perhaps from a branch that was removed: look again.
                     let is_outdated = branch_of(&node) != Some(here) || branch_of(&other) != Some(there);
                     self.tree.nodes.release(&node, 1);
                     self.tree.nodes.release(&other, 1);
@@ -197,7 +196,7 @@ impl Names {
         let Some(file) = node.file().filter(|_| node.kind == FileKind::File) else { return Ok(()) };
         let opened = {
             let state = file.state.read();
-            self.tree.reach(&state)?.reopen(rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?
+            self.tree.open_inode(&state)?.reopen(rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?
         };
         opened.fsync(false)
     }
@@ -389,9 +388,9 @@ impl Names {
         {
             return Ok(false);
         }
-        state.disturb();
+        state.abort_copy();
         if let Some(state) = other_state.as_mut() {
-            state.disturb();
+            state.abort_copy();
         }
         let last_link = match (target, &other_state) {
             (Some((_, (_, found))), Some(state)) if state.has_only_name(found, (&to.parent, to.name), moves) => true,
@@ -403,7 +402,7 @@ impl Names {
             .and_then(|(_, (target_dir, target_meta))| self.tree.hold_number(target_dir, to.name, target_meta));
         let kept = target
             .filter(|_| replace != Replace::Exchange)
-            .and_then(|(_, (target_dir, target_meta))| keep_special(target_dir, to.name, target_meta));
+            .and_then(|(_, (target_dir, target_meta))| hold_special(target_dir, to.name, target_meta));
         match target {
             Some((_, (target_dir, _))) if in_two => {
                 self.change_both(from, to, (dir, to_dir), || {

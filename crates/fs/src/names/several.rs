@@ -79,10 +79,10 @@ pub(crate) fn rename_dir(
     let site = |(old, new): &(DirAt, DirAt)| DirSite {
         branch: BranchUuid(old.online.uuid),
         reach: OnlineBranch::of(old),
-        from: spot(old, from),
-        to: spot(new, to),
+        from: owned_entry(old, from),
+        to: owned_entry(new, to),
     };
-    let sites: Vec<_> = in_order(places, |(old, _)| old).map(site).collect();
+    let sites: Vec<_> = hanging_last(places, |(old, _)| old).map(site).collect();
     let branches: Vec<_> = places.iter().map(|(old, _)| old).collect();
     let done = relocate::rename_dir(&DirRename {
         sites: &sites,
@@ -100,11 +100,11 @@ pub(crate) fn exchange(one: &RenameSide<'_>, other: &RenameSide<'_>, sites: &[Si
     let swap = |site: &Site| Swap {
         branch: BranchUuid(site.one.online.uuid),
         reach: OnlineBranch::of(&site.one),
-        one: spot(&site.one, one),
-        other: spot(&site.other, other),
+        one: owned_entry(&site.one, one),
+        other: owned_entry(&site.other, other),
         holds: site.holds,
     };
-    let swaps: Vec<_> = in_order(sites, |site| &site.one).map(swap).collect();
+    let swaps: Vec<_> = hanging_last(sites, |site| &site.one).map(swap).collect();
     let branches: Vec<_> = sites.iter().map(|site| &site.one).collect();
     let done = relocate::exchange(&Exchange {
         swaps: &swaps,
@@ -127,14 +127,14 @@ pub(crate) fn supersede(
     let winner = DirSite {
         branch: BranchUuid(dir.online.uuid),
         reach: OnlineBranch::of(dir),
-        from: spot(dir, from),
-        to: spot(to_dir, to),
+        from: owned_entry(dir, from),
+        to: owned_entry(to_dir, to),
     };
     let done = relocate::supersede(&Supersede {
         winner: &winner,
         loser: BranchUuid(target_dir.online.uuid),
         loser_reach: &OnlineBranch::of(target_dir),
-        replaced: &spot(target_dir, to),
+        replaced: &owned_entry(target_dir, to),
         from_path: &path_of(&from.parent, from.name),
         to_path: &path_of(&to.parent, to.name),
         journals: &journals(&[dir, target_dir])?,
@@ -182,12 +182,13 @@ fn done_or_unsure(branches: &[&DirAt], done: Result<Vec<BranchUuid>, RelocateErr
     }
 }
 
-fn spot(dir: &DirAt, end: &RenameSide<'_>) -> OwnedEntry {
+fn owned_entry(dir: &DirAt, end: &RenameSide<'_>) -> OwnedEntry {
     OwnedEntry { dir: Arc::clone(&dir.fd) as Directory, name: end.name.to_owned() }
 }
 
-/// Branches that may hang come last: if one hangs, the rest of the change concerns only that branch.
-fn in_order<T>(places: &[T], dir: impl Fn(&T) -> &DirAt) -> impl Iterator<Item = &T> {
+/// The places in order, with branches that may hang last. If one hangs, the rest of the change concerns only that
+/// branch.
+fn hanging_last<T>(places: &[T], dir: impl Fn(&T) -> &DirAt) -> impl Iterator<Item = &T> {
     let (guarded, local): (Vec<_>, Vec<_>) = places.iter().partition(|place| dir(place).online.guarded);
     local.into_iter().chain(guarded)
 }
@@ -203,7 +204,7 @@ fn journals(branches: &[&DirAt]) -> OpResult<Vec<Journal<OnlineBranch>>> {
         Ok(Journal { reach: OnlineBranch::of(dir), dir: Arc::clone(&hidden.intents) as Directory })
     };
     // None of them may be read-only.
-    let all = in_order(branches, |dir| dir).map(|dir| Ok((lasting(dir), journal(dir)?)));
+    let all = hanging_last(branches, |dir| dir).map(|dir| Ok((lasting(dir), journal(dir)?)));
     let all = all.collect::<OpResult<Vec<_>>>()?;
     Ok(all.into_iter().filter(|(lasts, _)| *lasts || !any_lasting).map(|(_, journal)| journal).collect())
 }

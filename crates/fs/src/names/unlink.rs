@@ -12,7 +12,7 @@ use crate::ground::meta::Meta;
 use crate::names::Names;
 use crate::node::{Backing, Node, NodeId};
 use crate::tree::is_reserved;
-use crate::tree::remove_dir::keep_special;
+use crate::tree::remove_dir::hold_special;
 
 impl Names {
     /// Removes a file's name.
@@ -65,10 +65,10 @@ impl Names {
         if state.backing != backing {
             return Ok(false);
         }
-        state.disturb();
+        state.abort_copy();
         let meta = &if state.has_only_name(meta, (parent, name), moves) { *meta } else { dir.stat(name)? };
         let number = self.tree.hold_number(dir, name, meta);
-        let kept = keep_special(dir, name, meta);
+        let kept = hold_special(dir, name, meta);
         self.tree.remove_entry(parent, dir, || dir.unlink(name))?;
         state.names.retain(|(known, known_name)| known.id != parent.id || known_name != name);
         if meta.nlink <= 1 {

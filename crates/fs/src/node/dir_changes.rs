@@ -119,7 +119,7 @@ impl DirChanges {
     }
 
     /// Step 4.
-    pub(crate) fn give_back(&self, taken: TakenChanges) {
+    pub(crate) fn restore(&self, taken: TakenChanges) {
         taken.into_iter().for_each(|note| self.add(note));
     }
 

@@ -44,9 +44,9 @@ impl Handle {
         self.file.load_full()
     }
 
-    /// Asks the branch for errors of what was written through this handle: when the file moves, its next inode knows
-    /// nothing of them. The next fsync tells them.
-    pub(crate) fn ask_for_errors(&self) -> OpResult<()> {
+    /// Collects the branch's errors of writes through this handle, because the file's inode changes when it moves. The
+    /// next fsync returns them.
+    pub(crate) fn collect_write_errors(&self) -> OpResult<()> {
         let errors = self.current().failed_writes();
         if let Err(OpError::Sys(errno)) = errors {
             self.failed.store(errno.raw_os_error(), Ordering::Relaxed);
@@ -54,7 +54,7 @@ impl Handle {
         errors
     }
 
-    /// What [`Handle::ask_for_errors`] has learned, once.
+    /// What [`Handle::collect_write_errors`] has learned, once.
     pub(crate) fn learned_error(&self) -> OpResult<()> {
         match self.failed.swap(0, Ordering::Relaxed) {
             0 => Ok(()),

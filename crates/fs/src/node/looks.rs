@@ -11,14 +11,14 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Who looked: nobody, a thread by its number, or several (or one without a number).
+/// Which threads looked: none, one by its number, or several (or one without a number).
 const NOBODY: u32 = 0;
 const SEVERAL: u32 = u32::MAX;
 /// Larger than any thread's number (`PID_MAX_LIMIT`).
 const OWN: u32 = 1 << 30;
 
 thread_local! {
-    /// For whom this thread works: for itself, as long as nobody asks.
+    /// The thread that this thread works for; itself by default.
     static ASKER: Cell<u32> = {
         static LAST: AtomicU32 = AtomicU32::new(OWN);
         Cell::new(LAST.fetch_add(1, Ordering::Relaxed))
@@ -30,7 +30,7 @@ pub(crate) fn work_for(thread: u32) {
     ASKER.set(if thread == 0 { SEVERAL } else { thread });
 }
 
-/// Who looked at a node since its last change.
+/// The threads that looked at a node since its last change.
 #[derive(Debug, Default)]
 pub(crate) struct Looks(AtomicU32);
 

@@ -143,7 +143,7 @@ pub(crate) struct Divergence {
     /// What each copy was.
     pub(crate) left: SmallVec<[(BranchId, ModeAndOwner); 2]>,
     /// Where new entries get from the branch's file system what is shown.
-    pub(crate) passes_on: SmallVec<[BranchId; 2]>,
+    pub(crate) inherits_as: SmallVec<[BranchId; 2]>,
     /// Roots that hold nothing of their own, and get what is shown with their first entry.
     pub(crate) empty: SmallVec<[BranchId; 2]>,
 }
@@ -180,7 +180,7 @@ impl File {
 /// What keeps passthrough registered with the kernel; dropped, it ends.
 pub type PassthroughToken = Arc<dyn Any + Send + Sync>;
 
-/// Where a file is and who has it open.
+/// Where a file is, and its open handles.
 #[expect(clippy::struct_excessive_bools, reason = "independent facts of one file")]
 pub(crate) struct FileState {
     pub(crate) backing: Backing,
@@ -215,8 +215,8 @@ pub(crate) struct FileState {
     pub(crate) is_bare: AtomicBool,
     /// Made without a name, to be given one: a copy of it must be a file of the same kind.
     pub(crate) may_be_linked: bool,
-    /// It left volatile memory by itself, and a power loss may take its names, or leave them to its copy only, until
-    /// somebody syncs it with its directories.
+    /// It left volatile memory by itself, and a power loss may take its names, or leave them to its copy only, until a
+    /// program syncs it with its directories.
     pub(crate) has_unsynced_names: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,
@@ -227,8 +227,8 @@ pub(crate) struct FileState {
 }
 
 impl FileState {
-    /// Stops a relocation that is copying: the file is about to change.
-    pub(crate) fn disturb(&mut self) {
+    /// Aborts a relocation that is copying, because the file is about to change.
+    pub(crate) fn abort_copy(&mut self) {
         *self.is_bare.get_mut() = false;
         if let Some(cancel) = self.copying.take() {
             cancel.store(true, Ordering::Relaxed);
@@ -236,10 +236,10 @@ impl FileState {
         }
     }
 
-    /// Somebody is about to write: stops a relocation that is copying, unless writers wait for it anyway.
-    pub(crate) fn disturb_by_writer(&mut self) {
+    /// Aborts a relocation that is copying, because of a write, unless writers wait for it anyway.
+    pub(crate) fn abort_copy_for_writer(&mut self) {
         if !self.copy_is_awaited {
-            self.disturb();
+            self.abort_copy();
         }
     }
 
@@ -254,7 +254,7 @@ impl FileState {
         self.copying.take_if(|copying| Arc::ptr_eq(copying, flag));
     }
 
-    /// The last name goes; the file stays for those who have it open.
+    /// Removes the last name. The file stays for open handles.
     pub(crate) fn lose_last_name(&mut self, parent: &Arc<Node>, name: &OsStr) {
         self.names.clear();
         self.unlinked = true;

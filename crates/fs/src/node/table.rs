@@ -145,7 +145,7 @@ impl NodeTable {
         self.backings(backing).lock().find(backing)
     }
 
-    /// From now on the node also stands for this inode.
+    /// Makes the node also stand for this inode.
     pub(crate) fn add_backing(&self, backing: Backing, node: &Arc<Node>) {
         let mut shard = self.backings(backing).lock();
         if node.dir().is_some() && node.refs.load(Ordering::Acquire) == 0 {
@@ -179,7 +179,7 @@ impl NodeTable {
         };
         for backing in backings {
             let mut shard = self.backings(backing).lock();
-            // Somebody may have found it meanwhile: then it lives on.
+            // Another thread may have found it meanwhile. Then it stays.
             if node.refs.load(Ordering::Acquire) != 0 {
                 return;
             }
@@ -188,7 +188,7 @@ impl NodeTable {
             }
         }
         let mut ids = self.ids(node.id).write();
-        // Looked at under the lock: who finds a lingering directory counts first and puts it back afterwards.
+        // Checked under the lock: a thread that finds a lingering directory counts first, and puts it back afterwards.
         if node.refs.load(Ordering::Acquire) == 0 {
             ids.remove(&node.id);
             if node.dir().is_some() {

@@ -32,7 +32,7 @@ const LOOK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(crate) struct DirTimes {
-    /// Odd while somebody is at step 1.
+    /// Odd while a thread is at step 1.
     rounds: AtomicU64,
     /// Held by them.
     keeper: RankedMutex<rank::DirTimes, ()>,
@@ -65,11 +65,11 @@ impl DirTimes {
     }
 
     /// Before a look at the times.
-    pub(crate) fn look(&self) -> TimesSnapshot {
+    pub(crate) fn snapshot(&self) -> TimesSnapshot {
         TimesSnapshot { rounds: self.rounds.load(Ordering::SeqCst) }
     }
 
-    /// Whether somebody was at step 1 during a look.
+    /// Whether a thread was at step 1 during the snapshot.
     pub(crate) fn was_kept(&self, look: &TimesSnapshot) -> bool {
         look.rounds % 2 == 1 || self.rounds.load(Ordering::SeqCst) != look.rounds
     }
@@ -111,15 +111,15 @@ mod tests {
     #[test]
     fn a_look_is_made_once_more_where_a_time_was_put_back_meanwhile() {
         let times = DirTimes::new(NodeId::ROOT);
-        let before = times.look();
+        let before = times.snapshot();
         assert!(!times.was_kept(&before));
         let keeping = times.keep(None);
-        assert!(times.was_kept(&before) && times.was_kept(&times.look()), "it is being put back");
+        assert!(times.was_kept(&before) && times.was_kept(&times.snapshot()), "it is being put back");
         let of_another = || std::thread::scope(|scope| scope.spawn(|| times.freeze().is_some()).join().unwrap());
         assert!(!of_another());
         drop(keeping);
         assert!(times.was_kept(&before), "it was put back");
         let still = times.freeze();
-        assert!(still.is_some() && !times.was_kept(&times.look()));
+        assert!(still.is_some() && !times.was_kept(&times.snapshot()));
     }
 }

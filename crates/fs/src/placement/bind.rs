@@ -79,7 +79,7 @@ fn names_of(branches: &[Arc<Branch>]) -> impl Iterator<Item = (String, BranchId)
 }
 
 impl Placement {
-    /// Uses other rules from now on. Their counters begin at zero.
+    /// Replaces the rules. Their counters begin at zero.
     pub(crate) fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         let _epochs = self.branches.known_epochs.lock();
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;

@@ -52,7 +52,7 @@ impl Placement {
         self.inodes.heats().rests(key)
     }
 
-    /// The facts of a file on a branch; its extended attributes are added by those who read them.
+    /// The facts of a file on a branch; the caller adds its extended attributes.
     pub(crate) fn facts<'a>(&self, path: &'a [u8], meta: &Meta, branch: &Branch) -> FileFacts<'a> {
         let born = self.born(branch, meta);
         FileFacts { heat: self.heat(branch, meta, born), ..settled_facts(path, meta, born) }

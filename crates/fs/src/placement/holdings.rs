@@ -46,7 +46,7 @@ impl Holdings {
         if let Some(held) = self.remembered(dir, branch.id) {
             return held;
         }
-        let held = look(dir, branch).unwrap_or_default();
+        let held = read_usage(dir, branch).unwrap_or_default();
         self.remember(dir, branch.id, held);
         held
     }
@@ -101,7 +101,7 @@ fn find(dir: &[u8], branch: &Arc<Branch>) -> OpResult<DirAt> {
     parts.map(OsStr::from_bytes).try_fold(DirAt::root(branch)?, |at, part| at.descend(part))
 }
 
-fn look(dir: &[u8], branch: &Arc<Branch>) -> OpResult<DirUsage> {
+fn read_usage(dir: &[u8], branch: &Arc<Branch>) -> OpResult<DirUsage> {
     let mut held = DirUsage::default();
     let mut left = MOST_ENTRIES;
     let mut open = vec![find(dir, branch)?];

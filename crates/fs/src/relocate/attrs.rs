@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use crate::ground::fd_path::proc_path;
 use crate::ground::inode_flags;
 use crate::relocate::error::ErrorContext;
-use crate::relocate::fingerprint::{FileSnapshot, Fingerprint, look_fd};
+use crate::relocate::fingerprint::{FileSnapshot, Fingerprint, snapshot_fd};
 use crate::relocate::{EntryAt, Loss, RelocateError};
 
 /// Attributes that describe the file system more than the file: copied where the target takes them, not missed where
@@ -45,8 +45,8 @@ const FLAGS_OF_THE_FILE_SYSTEM: IFlags = IFlags::NOCOW.union(IFlags::COMPRESSED)
 /// The extended attributes of a file, ACLs among them.
 pub(super) type Xattrs = Vec<(OsString, Vec<u8>)>;
 
-/// Holds the object of a name itself, whatever its kind.
-pub(super) fn hold(place: EntryAt<'_>) -> Result<OwnedFd, Errno> {
+/// Opens the object of a name with `O_PATH`, whatever its kind.
+pub(super) fn open_path(place: EntryAt<'_>) -> Result<OwnedFd, Errno> {
     openat(place.dir, place.name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
@@ -208,7 +208,7 @@ pub(super) fn lost_xattrs(xattrs: &Xattrs, xattr_ability: bool, acl_ability: boo
 
 /// Sets the owner where it is another one; returns what the object was before.
 pub(super) fn set_owner(fd: BorrowedFd<'_>, like: &FileSnapshot) -> Result<Fingerprint, Errno> {
-    let now = look_fd(fd)?.print;
+    let now = snapshot_fd(fd)?.print;
     if (now.uid, now.gid) != (like.print.uid, like.print.gid) {
         let (uid, gid) = (Uid::from_raw(like.print.uid), Gid::from_raw(like.print.gid));
         chownat(fd, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?;
@@ -315,7 +315,7 @@ pub(super) fn reserves_unasked(file: BorrowedFd<'_>) -> bool {
     fstatfs(file).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == XFS_SUPER_MAGIC))
 }
 
-/// Whether somebody reserved room for some of a file, where its system remembers that.
+/// Whether a part of a file is preallocated, where the file system reports that.
 pub(super) fn was_reserved(file: BorrowedFd<'_>) -> bool {
     inode_flags::fs_xattr(file).is_ok_and(|found| found.fsx_xflags & FS_XFLAG_PREALLOC != 0)
 }

@@ -63,7 +63,7 @@ use crate::relocate::commit::{MovedName, ParentTimes, Removal, place_new, record
 use crate::relocate::error::ErrorContext;
 use crate::relocate::intent::BatchFile;
 use crate::relocate::journal::{Recorded, record_after};
-use crate::relocate::{BranchUuid, DurableCopy, EntryAt, Intent, RelocateError, Step, StepHook, attrs, told};
+use crate::relocate::{BranchUuid, DurableCopy, EntryAt, Intent, RelocateError, Step, StepHook, attrs, run_hook};
 
 /// Files of a batch at most, and the bytes of their paths: as many as an intent can name.
 pub const MOST_FILES: usize = 3072;
@@ -165,13 +165,13 @@ impl CopiesSync {
 impl<'a> Batch<'a> {
     /// Step 2. `sync`: of copies that are not durable yet; without it, they are.
     pub fn record(&self, files: Vec<BatchFile>, sync: Option<&CopiesSync>) -> Result<Recorded<'a>, RelocateError> {
-        told(self.hook, Step::Start)?;
+        run_hook(self.hook, Step::Start)?;
         let intent = Intent::Moves { from: self.from, to: self.to, files };
         let recorded = record_after(self.intents, &intent, |file| match sync {
             Some(CopiesSync(file_system)) => syncfs(file_system),
             None => rustix::fs::fsync(file).and_then(|()| attrs::sync_dir(self.temps)),
         })?;
-        told(self.hook, Step::IntentWritten)?;
+        run_hook(self.hook, Step::IntentWritten)?;
         Ok(recorded)
     }
 
@@ -182,7 +182,7 @@ impl<'a> Batch<'a> {
         let times = ParentTimes::of([name.source.dir, name.target.dir]);
         let temp_at = EntryAt { dir: self.temps, name: temp };
         place_new(temp_at, name.target)?;
-        told(self.hook, Step::Placed(0))?;
+        run_hook(self.hook, Step::Placed(0))?;
         let parked = parked_name(self.to, temp);
         let flags = RenameFlags::NOREPLACE;
         if let Err(errno) = renameat_with(name.source.dir, name.source.name, self.parked, &parked, flags) {
@@ -191,7 +191,7 @@ impl<'a> Batch<'a> {
             times.restore();
             return Err(errno).doing("set the source aside");
         }
-        told(self.hook, Step::Removed(0))?;
+        run_hook(self.hook, Step::Removed(0))?;
         times.restore();
         Ok(())
     }
@@ -203,7 +203,7 @@ impl<'a> Batch<'a> {
         if !files.is_empty() {
             let targets = ParentTimes::of(files.iter().map(|file| file.target));
             sync_names(&targets, self.temps, to_whole).doing("flush the new directories")?;
-            told(self.hook, Step::Synced)?;
+            run_hook(self.hook, Step::Synced)?;
             match self.remove_sources(files) {
                 Ok(()) => {}
                 Err(stopped @ RelocateError::Stopped { .. }) => return Err(stopped),
@@ -220,7 +220,7 @@ impl<'a> Batch<'a> {
             }
         }
         recorded.remove_lazily()?;
-        told(self.hook, Step::IntentRemoved)?;
+        run_hook(self.hook, Step::IntentRemoved)?;
         Ok(Removal::Done)
     }
 
@@ -233,11 +233,11 @@ impl<'a> Batch<'a> {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(errno) => return Err(errno).doing("unlink the source"),
             }
-            told(self.hook, Step::Removed(at + 1))?;
+            run_hook(self.hook, Step::Removed(at + 1))?;
         }
         let sources = ParentTimes::of(files.iter().map(|file| file.source));
         sync_names(&sources, self.parked, from_whole).doing("flush the old directories")?;
-        told(self.hook, Step::RemovalSynced)
+        run_hook(self.hook, Step::RemovalSynced)
     }
 }
 

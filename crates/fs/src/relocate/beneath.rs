@@ -8,7 +8,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::branch::beneath::open_beneath;
-use crate::relocate::fingerprint::{FileSnapshot, look_if_present};
+use crate::relocate::fingerprint::{FileSnapshot, snapshot_if_present};
 use crate::relocate::{EntryAt, HIDDEN_DIR};
 
 /// A name whose directory was found below a root.
@@ -23,8 +23,8 @@ impl ResolvedName {
         EntryAt { dir: self.dir.as_fd(), name: OsStr::from_bytes(&self.name) }
     }
 
-    pub(super) fn look(&self) -> Result<Option<FileSnapshot>, Errno> {
-        look_if_present(self.place())
+    pub(super) fn inspect(&self) -> Result<Option<FileSnapshot>, Errno> {
+        snapshot_if_present(self.place())
     }
 }
 

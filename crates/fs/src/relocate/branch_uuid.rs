@@ -1,4 +1,4 @@
-//! Who a branch is.
+//! The identity of a branch.
 
 use std::fmt;
 

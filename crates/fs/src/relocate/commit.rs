@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use tracing::warn;
 
 use crate::relocate::error::{ErrorContext, is_doubtful};
-use crate::relocate::fingerprint::{FileSnapshot, look_fd, look_if_present};
+use crate::relocate::fingerprint::{FileSnapshot, snapshot_fd, snapshot_if_present};
 use crate::relocate::journal::{Recorded, record};
 use crate::relocate::{
     BranchUuid, Decision, Durability, DurableCopy, EntryAt, Fingerprint, Intent, Loss, MoveSide, RelocateError, Step,
-    StepHook, Verdict, attrs, told,
+    StepHook, Verdict, attrs, run_hook,
 };
 
 /// One name of a file that moves.
@@ -92,7 +92,7 @@ pub fn commit(m: &Move<'_>) -> Result<Removal, RelocateError> {
 
 fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
     m.decision.check()?;
-    told(m.hook, Step::Start)?;
+    run_hook(m.hook, Step::Start)?;
     let nlink = m.copied.source.nlink;
     if m.names.is_empty() || nlink > m.names.len() as u64 {
         return Err(RelocateError::OtherLinks { nlink, named: m.names.len() });
@@ -106,7 +106,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         let _already_failing = unlinkat(m.temp.dir, m.temp.name, AtFlags::empty());
         return Err(given_up);
     }
-    told(m.hook, Step::IntentWritten)?;
+    run_hook(m.hook, Step::IntentWritten)?;
     let mut done = CommitProgress::default();
     match m.place_and_remove(&mut done) {
         Ok(Removal::Done) => {}
@@ -117,7 +117,7 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         Err(error) if !error.is_settled() => return Err(error),
         Err(error) => {
             m.decision.undo()?;
-            told(m.hook, Step::Undoing)?;
+            run_hook(m.hook, Step::Undoing)?;
             match m.undo(&done) {
                 Ok(()) => {}
                 // Some source names are gone and cannot be had back: the copy has all of them.
@@ -135,12 +135,12 @@ fn commit_steps(m: &Move<'_>) -> Result<Removal, RelocateError> {
         m.record_removals(recorded);
         return Ok(Removal::Unsure { errno });
     }
-    told(m.hook, Step::RemovalSynced)?;
+    run_hook(m.hook, Step::RemovalSynced)?;
     m.decision.on(m.side_of_intents());
     if let Err(error) = recorded.remove_lazily() {
         warn!(%error, "cannot remove the intent of a finished move");
     }
-    told(m.hook, Step::IntentRemoved)?;
+    run_hook(m.hook, Step::IntentRemoved)?;
     Ok(Removal::Done)
 }
 
@@ -211,7 +211,7 @@ impl<'a> Move<'a> {
             }
             first = first.or(Some(name.target));
             done.placed += 1;
-            told(self.hook, Step::Placed(done.placed - 1))?;
+            run_hook(self.hook, Step::Placed(done.placed - 1))?;
         }
         self.put_back(&target_times);
         if self.durability == Durability::Now {
@@ -219,11 +219,11 @@ impl<'a> Move<'a> {
             target_times.sync().doing("flush the new directory")?;
             attrs::sync_dir(self.temp.dir).doing("flush the directory of copies")?;
         }
-        told(self.hook, Step::Synced)?;
+        run_hook(self.hook, Step::Synced)?;
         self.decision.check()?;
         self.verify()?;
         let source_times = ParentTimes::of(self.sources());
-        told(self.hook, Step::Verified)?;
+        run_hook(self.hook, Step::Verified)?;
         self.decision.end()?;
         for name in self.names {
             self.decision.on(MoveSide::Source);
@@ -233,7 +233,7 @@ impl<'a> Move<'a> {
                 Err(errno) => return Err(errno).doing("unlink the source"),
             }
             done.removed += 1;
-            told(self.hook, Step::Removed(done.removed - 1))?;
+            run_hook(self.hook, Step::Removed(done.removed - 1))?;
         }
         self.put_back(&source_times);
         Ok(Removal::Done)
@@ -312,7 +312,7 @@ pub fn record_removals<'p>(
 /// may have been lost on the way (a server, a daemon or a disk that died), the result is unsure.
 pub(super) fn remove(place: EntryAt<'_>) -> Result<Removal, Errno> {
     let Err(errno) = unlinkat(place.dir, place.name, AtFlags::empty()) else { return Ok(Removal::Done) };
-    match look_if_present(place) {
+    match snapshot_if_present(place) {
         Ok(None) => Ok(Removal::Done),
         Ok(Some(_)) if !is_doubtful(errno) => Err(errno),
         Ok(Some(_)) | Err(_) => Ok(Removal::Unsure { errno }),
@@ -342,7 +342,7 @@ pub(super) fn place_by_hand(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Re
             Err(_) => {}
         }
     }
-    match look_if_present(to).doing("stat the target")? {
+    match snapshot_if_present(to).doing("stat the target")? {
         Some(_) => Err(RelocateError::Taken),
         None => placed(renameat(from.dir, from.name, to.dir, to.name)),
     }
@@ -387,7 +387,7 @@ impl<'a> ParentTimes<'a> {
             if distinct.iter().any(|(known, _)| known.as_raw_fd() == dir.as_raw_fd()) {
                 continue;
             }
-            let seen = look_fd(dir).ok();
+            let seen = snapshot_fd(dir).ok();
             let inode = |seen: &FileSnapshot| (seen.print.dev, seen.print.ino);
             let is_known =
                 |known: &Option<FileSnapshot>| known.is_some() && known.as_ref().map(inode) == seen.as_ref().map(inode);

@@ -16,7 +16,7 @@ use crate::ground::inode_flags;
 use crate::ground::write_out;
 use crate::relocate::attrs::AttributePass;
 use crate::relocate::error::ErrorContext;
-use crate::relocate::fingerprint::{FileSnapshot, Fingerprint, look, look_fd};
+use crate::relocate::fingerprint::{FileSnapshot, Fingerprint, snapshot, snapshot_fd};
 use crate::relocate::{Durability, EntryAt, Limits, Loss, PACED_SLICE, RelocateError, attrs};
 
 const BUFFER: usize = 1 << 20;
@@ -54,7 +54,7 @@ pub fn copy(
         return FileCopy::new(Source { fd: input.as_fd(), is_readable: true, seen }, temp, abilities, limits)?
             .into_temp();
     }
-    let held = attrs::hold(source).doing("open the source")?;
+    let held = attrs::open_path(source).doing("open the source")?;
     copy_from_fd(held.as_fd(), temp, abilities, limits)
 }
 
@@ -62,7 +62,7 @@ pub fn copy(
 /// [`FileCopy::put_access_time_back`] reports it after the data. `None`: it is not a regular file, or cannot be opened
 /// so.
 fn open_regular(place: EntryAt<'_>) -> Option<(FileSnapshot, OwnedFd)> {
-    let seen = look(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
+    let seen = snapshot(place).ok().filter(|seen| seen.print.file_type() == FileType::RegularFile)?;
     let flags = READING | OFlags::NOFOLLOW;
     let open = |flags| openat(place.dir, place.name, flags, Mode::empty());
     let input = match open(flags | OFlags::NOATIME) {
@@ -102,8 +102,8 @@ pub fn copy_unnamed(
 
 /// What a target with these abilities could not keep of the file at `source`. Empty: nothing.
 pub fn losses(source: EntryAt<'_>, abilities: &Abilities) -> Result<Vec<Loss>, RelocateError> {
-    let held = attrs::hold(source).doing("open the source")?;
-    let seen = look_fd(held.as_fd()).doing("stat the source")?;
+    let held = attrs::open_path(source).doing("open the source")?;
+    let seen = snapshot_fd(held.as_fd()).doing("stat the source")?;
     let xattrs = attrs::xattrs(held.as_fd()).doing("read extended attributes")?;
     Ok(lost(&seen, &xattrs, abilities))
 }
@@ -139,7 +139,7 @@ struct Source<'a> {
 impl<'a> Source<'a> {
     /// What any descriptor holds.
     fn held(fd: BorrowedFd<'a>) -> Result<Self, RelocateError> {
-        Ok(Source { fd, is_readable: false, seen: look_fd(fd).doing("stat the source")? })
+        Ok(Source { fd, is_readable: false, seen: snapshot_fd(fd).doing("stat the source")? })
     }
 }
 
@@ -206,7 +206,7 @@ impl<'a> FileCopy<'a> {
             output
         } else {
             self.make_special()?;
-            let output = attrs::hold(self.temp).doing("open the copy")?;
+            let output = attrs::open_path(self.temp).doing("open the copy")?;
             self.apply_attributes(output.as_fd(), AttributePass::BeforeData)?;
             self.apply_attributes(output.as_fd(), AttributePass::AfterData)?;
             if self.limits.durability == Durability::Now {
@@ -267,20 +267,20 @@ impl<'a> FileCopy<'a> {
         mknodat(dir, name, self.seen.print.file_type(), mode, self.seen.print.rdev).map_err(not_made)
     }
 
-    /// Where reading counted as an access all the same. Setting a time changes the change time, and with it the
+    /// Where reading counted as an access nevertheless. Setting a time changes the change time, and with it the
     /// fingerprint.
     fn put_access_time_back(&mut self) -> Result<(), RelocateError> {
-        let now = look_fd(self.source).doing("stat the source")?;
+        let now = snapshot_fd(self.source).doing("stat the source")?;
         if now.print != self.seen.print {
             return Err(RelocateError::Changed);
         }
-        // On a branch that is read-only or somebody else's it stays as it is. If a user changes the file just now, it
-        // has the time that they want.
+        // On a branch that is read-only or owned by another user it stays unchanged. If a user changes the file just
+        // now, it has the time that they want.
         if now.atime != self.seen.atime
             && !self.limits.cancelled()
             && attrs::set_access_time(self.source, &self.seen).is_ok()
         {
-            let ctime = look_fd(self.source).doing("stat the source")?.print.ctime;
+            let ctime = snapshot_fd(self.source).doing("stat the source")?.print.ctime;
             self.seen.print.ctime = ctime;
         }
         Ok(())
@@ -303,17 +303,17 @@ impl<'a> FileCopy<'a> {
             attrs::set_mode(target, &self.seen).doing("set the mode")?;
         }
         attrs::set_xattrs(target, &self.xattrs, when, &mut self.left_behind)?;
-        self.mtime = self.give_times(target)?;
+        self.mtime = self.set_copy_times(target)?;
         Ok(())
     }
 
-    /// Sets the times; what the target's file system made of them, as of those of any file there: each has a first and
-    /// a last time, and a step. Refused is only what keeps none at all.
-    fn give_times(&mut self, target: BorrowedFd<'_>) -> Result<Timestamp, RelocateError> {
+    /// Sets the times. Returns them as the target's file system rounds and limits them. Fails only on a file system that
+    /// keeps no times at all.
+    fn set_copy_times(&mut self, target: BorrowedFd<'_>) -> Result<Timestamp, RelocateError> {
         let made = &mut self.made;
         let mut set = |times: &FileSnapshot| {
             attrs::set_times(target, times).doing("set the times")?;
-            let seen = look_fd(target).doing("stat the copy")?.print;
+            let seen = snapshot_fd(target).doing("stat the copy")?.print;
             *made = Some(seen);
             Ok::<_, RelocateError>(seen.mtime)
         };
@@ -335,7 +335,7 @@ impl<'a> FileCopy<'a> {
     fn check(&self, target: BorrowedFd<'_>) -> Result<Fingerprint, RelocateError> {
         let made = match self.made {
             Some(made) => made,
-            None => look_fd(target).doing("stat the copy")?.print,
+            None => snapshot_fd(target).doing("stat the copy")?.print,
         };
         let source = &self.seen.print;
         let mut what = Vec::new();

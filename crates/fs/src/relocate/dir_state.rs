@@ -31,7 +31,7 @@ use rustix::io::Errno;
 use super::attrs;
 use super::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
 use super::error::ErrorContext;
-use super::fingerprint::look_fd;
+use super::fingerprint::snapshot_fd;
 use super::{Loss, RelocateError};
 use crate::branch::Abilities;
 use crate::ground::fd_path::proc_path;
@@ -109,7 +109,7 @@ pub struct DirAttributes {
 /// The attributes of a directory's copy as they were found.
 #[derive(Debug, Clone)]
 pub struct FoundAttributes {
-    /// Those that all copies should have, by name.
+    /// The attributes that all copies should have, by name.
     pub attributes: Attributes,
     /// It is marked as half changed: no model for others.
     pub(crate) mark: Option<Mark>,
@@ -247,7 +247,7 @@ pub fn apply_dir_attributes(
         Err(errno) => return Err(errno).doing("mark the copy of a directory"),
     }
     if abilities.ownership {
-        let now = look_fd(dir).doing("stat the copy of the directory")?.print;
+        let now = snapshot_fd(dir).doing("stat the copy of the directory")?.print;
         let closed = now.mode & 0o7777 & wanted.perm;
         if now.mode & 0o7777 != closed && set_mode(dir, closed).is_err() {
             note(&mut lost, Loss::Ownership);
@@ -261,7 +261,7 @@ pub fn apply_dir_attributes(
         apply_xattrs(dir, &attributes, abilities, &mut lost)?;
     }
     if abilities.ownership {
-        let now = look_fd(dir).doing("stat the copy of the directory")?.print;
+        let now = snapshot_fd(dir).doing("stat the copy of the directory")?.print;
         if now.mode & 0o7777 != wanted.perm && set_mode(dir, wanted.perm).is_err() {
             note(&mut lost, Loss::Ownership);
         }

@@ -22,7 +22,7 @@ use crate::relocate::commit::ParentTimes;
 use crate::relocate::dir_state::{ChangeNote, ChangedAt, DirAttributes, apply_dir_attributes, note_change};
 use crate::relocate::dir_xattrs::{apply_xattrs, is_of_the_directory, note};
 use crate::relocate::error::ErrorContext;
-use crate::relocate::fingerprint::look_fd;
+use crate::relocate::fingerprint::snapshot_fd;
 use crate::relocate::{EntryAt, Loss, RelocateError, attrs};
 
 /// Makes `to_parent/name` look like the directory `from` (owner, mode, attributes, ACLs, times); says whether it is
@@ -93,7 +93,7 @@ fn make(
     }
     if let Some(attributes) = attributes {
         apply_dir_attributes(dir.as_fd(), attributes, abilities)?;
-        let times = look_fd(from).doing("stat the directory")?;
+        let times = snapshot_fd(from).doing("stat the directory")?;
         // What the branch cannot keep of them, others do.
         let _kept = attrs::set_times(dir.as_fd(), &times);
     } else {
@@ -113,13 +113,13 @@ pub fn sync_dir_attrs(
     to: BorrowedFd<'_>,
     abilities: &Abilities,
 ) -> Result<Vec<Loss>, RelocateError> {
-    let wanted = look_fd(from).doing("stat the directory")?;
+    let wanted = snapshot_fd(from).doing("stat the directory")?;
     let mut lost = Vec::new();
     if !abilities.ownership || attrs::set_owner(to, &wanted).is_err() {
         lost.push(Loss::Ownership);
     }
     sync_xattrs(from, to, abilities, &mut lost)?;
-    let now = look_fd(to).doing("stat the copy of the directory")?;
+    let now = snapshot_fd(to).doing("stat the copy of the directory")?;
     if now.print.mode != wanted.print.mode && (!abilities.ownership || attrs::set_mode(to, &wanted).is_err()) {
         note(&mut lost, Loss::Ownership);
     }

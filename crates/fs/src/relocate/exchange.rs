@@ -29,10 +29,10 @@ use rustix::fs::{RenameFlags, renameat_with};
 
 use crate::relocate::commit::place_new;
 use crate::relocate::error::ErrorContext;
-use crate::relocate::fingerprint::look_if_present;
+use crate::relocate::fingerprint::snapshot_if_present;
 use crate::relocate::intent::{ExchangeSite, Verdict, relative};
 use crate::relocate::names::{BranchCaller, Journal, OwnedEntry, Participant, StoredIntent, carry_out};
-use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, told};
+use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, run_hook};
 
 /// One branch of two entries that change names.
 #[derive(Clone)]
@@ -79,8 +79,8 @@ pub struct Exchange<'a, R> {
 ///
 /// Returns the branches that do not say whether it happened there: on them recovery finishes it.
 pub fn exchange<R: BranchCaller>(e: &Exchange<'_, R>) -> Result<Vec<BranchUuid>, RelocateError> {
-    told(e.hook, Step::Start)?;
-    let parts = e.swaps.iter().map(|swap| swap.look().map(|before| ExchangeParticipant { swap, before }));
+    run_hook(e.hook, Step::Start)?;
+    let parts = e.swaps.iter().map(|swap| swap.inspect().map(|before| ExchangeParticipant { swap, before }));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
     let intent = |sites, verdict| Intent::Exchange {
         one: relative(e.one_path).to_vec(),
@@ -106,7 +106,7 @@ impl<R: BranchCaller> Swap<R> {
         self.reach.call(move || call(&one, &other))
     }
 
-    fn look(&self) -> Result<ExchangeSite, RelocateError> {
+    fn inspect(&self) -> Result<ExchangeSite, RelocateError> {
         let (one, other) = self.call(|one, other| Ok((print_at(one)?, print_at(other)?)))?;
         match (self.holds, one.is_some(), other.is_some()) {
             (Presence::One, true, false) | (Presence::Other, false, true) | (Presence::Both, true, true) => {
@@ -130,7 +130,7 @@ impl<R: BranchCaller> Participant for ExchangeParticipant<'_, R> {
         self.swap.branch
     }
 
-    fn go(&self) -> Result<(), RelocateError> {
+    fn execute(&self) -> Result<(), RelocateError> {
         let holds = self.swap.holds;
         self.swap.call(move |one, other| change_names(one.place(), other.place(), holds))
     }
@@ -155,7 +155,7 @@ impl<R: BranchCaller> Participant for ExchangeParticipant<'_, R> {
 }
 
 fn print_at(spot: &OwnedEntry) -> Result<Option<Fingerprint>, RelocateError> {
-    Ok(look_if_present(spot.place()).doing("stat a name to exchange")?.map(|seen| seen.print))
+    Ok(snapshot_if_present(spot.place()).doing("stat a name to exchange")?.map(|seen| seen.print))
 }
 
 /// One branch's part, which is one system call.

@@ -69,12 +69,12 @@ impl FileSnapshot {
 impl Fingerprint {
     /// What is at `place` now; a symbolic link is not followed.
     pub fn at(place: EntryAt<'_>) -> Result<Self, Errno> {
-        look(place).map(|seen| seen.print)
+        snapshot(place).map(|seen| seen.print)
     }
 
     /// What `fd` is now; any descriptor, also `O_PATH`.
     pub fn of_fd(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
-        look_fd(fd).map(|seen| seen.print)
+        snapshot_fd(fd).map(|seen| seen.print)
     }
 
     /// The kind of file.
@@ -83,26 +83,26 @@ impl Fingerprint {
     }
 }
 
-pub(super) fn look(place: EntryAt<'_>) -> Result<FileSnapshot, Errno> {
+pub(super) fn snapshot(place: EntryAt<'_>) -> Result<FileSnapshot, Errno> {
     let stat = statx(place.dir, place.name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
-    Ok(seen(&stat))
+    Ok(from_statx(&stat))
 }
 
-pub(super) fn look_fd(fd: BorrowedFd<'_>) -> Result<FileSnapshot, Errno> {
+pub(super) fn snapshot_fd(fd: BorrowedFd<'_>) -> Result<FileSnapshot, Errno> {
     let stat = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
-    Ok(seen(&stat))
+    Ok(from_statx(&stat))
 }
 
 /// What is at `place`; `None` if nothing is.
-pub(super) fn look_if_present(place: EntryAt<'_>) -> Result<Option<FileSnapshot>, Errno> {
-    match look(place) {
+pub(super) fn snapshot_if_present(place: EntryAt<'_>) -> Result<Option<FileSnapshot>, Errno> {
+    match snapshot(place) {
         Ok(seen) => Ok(Some(seen)),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno),
     }
 }
 
-fn seen(stat: &rustix::fs::Statx) -> FileSnapshot {
+fn from_statx(stat: &rustix::fs::Statx) -> FileSnapshot {
     let print = Fingerprint {
         dev: makedev(stat.stx_dev_major, stat.stx_dev_minor),
         ino: stat.stx_ino,

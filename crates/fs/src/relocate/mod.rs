@@ -208,7 +208,7 @@ pub enum Step {
 /// Called between steps; `Break` stops at once as a crash would, with [`RelocateError::Stopped`]. For tests.
 pub type StepHook<'a> = &'a (dyn Fn(Step) -> ControlFlow<()> + 'a);
 
-fn told(hook: Option<StepHook<'_>>, step: Step) -> Result<(), RelocateError> {
+fn run_hook(hook: Option<StepHook<'_>>, step: Step) -> Result<(), RelocateError> {
     match hook.map_or(ControlFlow::Continue(()), |hook| hook(step)) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(()) => Err(RelocateError::Stopped { after: step }),

@@ -28,7 +28,7 @@ use crate::relocate::commit::ParentTimes;
 use crate::relocate::error::is_doubtful;
 use crate::relocate::intent::Verdict;
 use crate::relocate::journal::{Recorded, fresh_name, record_as};
-use crate::relocate::{BranchUuid, Decision, EntryAt, Intent, RelocateError, Reversibility, Step, StepHook, told};
+use crate::relocate::{BranchUuid, Decision, EntryAt, Intent, RelocateError, Reversibility, Step, StepHook, run_hook};
 
 /// How the calls to a branch are made.
 pub trait BranchCaller: Clone {
@@ -84,7 +84,7 @@ impl<R: BranchCaller> Journal<R> {
             })
         });
         match written {
-            // It was written all the same, just when it was given up.
+            // It was written after all, just when it was given up.
             Err(error) if decision.leave() != Reversibility::Ending => Err(error),
             _ => Ok(name),
         }
@@ -146,8 +146,8 @@ impl<'a, R: BranchCaller> StoredIntent<'a, R> {
 /// One branch's part in a change of names.
 pub(super) trait Participant {
     fn branch(&self) -> BranchUuid;
-    /// Its system call.
-    fn go(&self) -> Result<(), RelocateError>;
+    /// Makes its system call.
+    fn execute(&self) -> Result<(), RelocateError>;
     /// Whether the call has happened although it failed.
     fn has_happened(&self) -> Result<bool, RelocateError>;
     /// Takes it back; durable when this returns.
@@ -163,19 +163,19 @@ pub(super) fn carry_out<R: BranchCaller>(
     left: impl Fn(&[BranchUuid], Verdict) -> Intent,
     hook: Option<StepHook<'_>>,
 ) -> Result<Vec<BranchUuid>, RelocateError> {
-    told(hook, Step::IntentWritten)?;
+    run_hook(hook, Step::IntentWritten)?;
     let mut unsure = Vec::new();
     for (done, part) in parts.iter().enumerate() {
-        if let Err(error) = part.go() {
+        if let Err(error) = part.execute() {
             match part.has_happened() {
                 Ok(true) => {}
                 Ok(false) if !is_doubtful(error.errno()) => {
-                    take_back(parts.get(..done).unwrap_or_default(), None, recorded, left, hook)?;
+                    roll_back(parts.get(..done).unwrap_or_default(), None, recorded, left, hook)?;
                     return Err(error);
                 }
                 // With others behind it, nobody could tell after a crash which way they went.
                 Ok(false) | Err(_) if done + 1 < parts.len() => {
-                    take_back(parts.get(..done).unwrap_or_default(), Some(part.branch()), recorded, left, hook)?;
+                    roll_back(parts.get(..done).unwrap_or_default(), Some(part.branch()), recorded, left, hook)?;
                     return Err(RelocateError::NoAnswer { branch: part.branch(), errno: error.errno() });
                 }
                 Ok(false) | Err(_) => {
@@ -184,7 +184,7 @@ pub(super) fn carry_out<R: BranchCaller>(
                 }
             }
         }
-        told(hook, Step::Placed(done))?;
+        run_hook(hook, Step::Placed(done))?;
     }
     for part in parts {
         if !unsure.contains(&part.branch())
@@ -195,13 +195,13 @@ pub(super) fn carry_out<R: BranchCaller>(
             unsure.push(part.branch());
         }
     }
-    told(hook, Step::Synced)?;
+    run_hook(hook, Step::Synced)?;
     recorded.close(&left(&unsure, Verdict::Done), unsure.is_empty());
-    told(hook, Step::IntentRemoved).map(|()| unsure)
+    run_hook(hook, Step::IntentRemoved).map(|()| unsure)
 }
 
-/// Takes back what was done on some branches, after another refused, or does not say whether it has done its part.
-fn take_back<R: BranchCaller>(
+/// Rolls back the change on the branches that made it, after another branch refused or did not answer.
+fn roll_back<R: BranchCaller>(
     done: &[impl Participant],
     silent: Option<BranchUuid>,
     recorded: StoredIntent<'_, R>,
@@ -219,16 +219,16 @@ fn take_back<R: BranchCaller>(
     // The last first, so that it is always the first ones that are changed. What was not touched may be what cannot be
     // flushed.
     for part in done.iter().rev() {
-        told(hook, Step::Undoing)?;
+        run_hook(hook, Step::Undoing)?;
         part.undo().map_err(in_doubt)?;
     }
-    told(hook, Step::Undoing)?;
+    run_hook(hook, Step::Undoing)?;
     let Some(way_back) = way_back else {
         recorded.close(&left(&[], Verdict::Undone), true);
         return Ok(());
     };
     let is_gone = recorded.erase(true).is_ok();
-    told(hook, Step::Undoing)?;
+    run_hook(hook, Step::Undoing)?;
     // One that names no branch says at least that the other has nothing to say any more.
     way_back.close(&left(silent.as_slice(), Verdict::Undone), is_gone && silent.is_none());
     Ok(())

@@ -38,11 +38,11 @@ use tracing::warn;
 use crate::relocate::commit::{ParentTimes, Removal, place_new, remove};
 use crate::relocate::dirs::clone_dir;
 use crate::relocate::error::{ErrorContext, is_doubtful};
-use crate::relocate::fingerprint::{look, look_if_present};
+use crate::relocate::fingerprint::{snapshot, snapshot_if_present};
 use crate::relocate::intent::{Verdict, relative};
 use crate::relocate::names::{BranchCaller, Journal, OwnedEntry, Participant, StoredIntent, carry_out};
 use crate::relocate::recover::EVERYTHING;
-use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, attrs, told};
+use crate::relocate::{BranchUuid, EntryAt, Fingerprint, Intent, RelocateError, Step, StepHook, attrs, run_hook};
 
 /// One branch of a directory that is renamed.
 #[derive(Clone)]
@@ -99,7 +99,7 @@ pub struct Supersede<'a, R> {
 ///
 /// Returns the branches that do not say whether it happened there: on them recovery finishes it.
 pub fn rename_dir<R: BranchCaller>(r: &DirRename<'_, R>) -> Result<Vec<BranchUuid>, RelocateError> {
-    told(r.hook, Step::Start)?;
+    run_hook(r.hook, Step::Start)?;
     let replaced = r.replaced;
     let parts = r.sites.iter().map(|site| site.check(replaced).map(|held| Renaming { site, replaced, held }));
     let parts = parts.collect::<Result<Vec<_>, _>>()?;
@@ -127,15 +127,15 @@ impl<R: BranchCaller> DirSite<R> {
     /// Looks whether the rename can be done; holds the empty directory that is to be replaced.
     fn check(&self, replaced: bool) -> Result<Option<Arc<OwnedFd>>, RelocateError> {
         self.call(move |from, to| {
-            if look(from.place()).doing("stat the directory")?.print.file_type() != FileType::Directory {
+            if snapshot(from.place()).doing("stat the directory")?.print.file_type() != FileType::Directory {
                 return Err(RelocateError::NotDirectory);
             }
-            match look_if_present(to.place()).doing("stat the new name")? {
+            match snapshot_if_present(to.place()).doing("stat the new name")? {
                 None => Ok(None),
                 Some(_) if !replaced => Err(RelocateError::Taken),
                 Some(seen) if seen.print.file_type() != FileType::Directory => Err(RelocateError::NotDirectory),
                 Some(_) => {
-                    attrs::hold(to.place()).map(|held| Some(Arc::new(held))).doing("open the directory to replace")
+                    attrs::open_path(to.place()).map(|held| Some(Arc::new(held))).doing("open the directory to replace")
                 }
             }
         })
@@ -158,15 +158,15 @@ impl<R: BranchCaller> Participant for Renaming<'_, R> {
         self.site.branch
     }
 
-    fn go(&self) -> Result<(), RelocateError> {
+    fn execute(&self) -> Result<(), RelocateError> {
         let replaced = self.replaced;
         self.site.call(move |from, to| rename_one(from.place(), to.place(), replaced))
     }
 
     fn has_happened(&self) -> Result<bool, RelocateError> {
         self.site.call(|from, to| {
-            let old = look_if_present(from.place()).doing("stat the old name")?;
-            let new = look_if_present(to.place()).doing("stat the new name")?;
+            let old = snapshot_if_present(from.place()).doing("stat the old name")?;
+            let new = snapshot_if_present(to.place()).doing("stat the new name")?;
             Ok(old.is_none() && new.is_some())
         })
     }
@@ -201,15 +201,15 @@ pub(super) fn rename_one(from: EntryAt<'_>, to: EntryAt<'_>, replaced: bool) -> 
 ///
 /// Where the branch of the replaced file does not say whether it is gone, the rename has happened, and an intent stays.
 pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, RelocateError> {
-    told(s.hook, Step::Start)?;
+    run_hook(s.hook, Step::Start)?;
     let winner_file = s.winner.call(|from, _| {
-        let file = look(from.place()).doing("stat the file")?.print;
+        let file = snapshot(from.place()).doing("stat the file")?.print;
         if file.file_type() == FileType::RegularFile {
             attrs::sync_file(from.place()).doing("flush the file")?;
         }
         Ok(file)
     })?;
-    let loser_file = s.on_loser(|file| Ok(look(file.place()).doing("stat the file to replace")?.print))?;
+    let loser_file = s.on_loser(|file| Ok(snapshot(file.place()).doing("stat the file to replace")?.print))?;
     if winner_file.file_type() == FileType::Directory || loser_file.file_type() == FileType::Directory {
         return Err(RelocateError::IsDirectory);
     }
@@ -228,7 +228,7 @@ pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, Reloc
         recorded.close(&intent(Verdict::Undone), false);
         RelocateError::InDoubt { errno: error.errno() }
     };
-    told(s.hook, Step::IntentWritten)?;
+    run_hook(s.hook, Step::IntentWritten)?;
     if let Err(error) = s.rename() {
         match s.has_happened(winner_file) {
             Ok(true) => {}
@@ -239,12 +239,12 @@ pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, Reloc
             Ok(false) | Err(_) => return Err(in_doubt(recorded, error)),
         }
     }
-    told(s.hook, Step::Placed(0))?;
+    run_hook(s.hook, Step::Placed(0))?;
     let removed = match s.winner.sync() {
         // It may be durable or not, and the other file stays.
         Err(error) if is_doubtful(error.errno()) => return Err(in_doubt(recorded, error)),
         synced => {
-            told(s.hook, Step::Synced)?;
+            run_hook(s.hook, Step::Synced)?;
             synced.and_then(|()| s.on_loser(|file| remove(file.place()).doing("remove the replaced file")))
         }
     };
@@ -253,7 +253,7 @@ pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, Reloc
         Ok(Removal::Unsure { errno }) => Some(errno),
         Err(error) if is_doubtful(error.errno()) => Some(error.errno()),
         Err(error) => {
-            if let Err(error) = s.take_back() {
+            if let Err(error) = s.roll_back() {
                 return Err(in_doubt(recorded, error));
             }
             recorded.remove()?;
@@ -261,19 +261,19 @@ pub fn supersede<R: BranchCaller>(s: &Supersede<'_, R>) -> Result<Removal, Reloc
         }
     };
     if let Some(errno) = unsure {
-        // What becomes of the winner meanwhile is nothing to whether the other one goes.
+        // Later changes of the winner do not matter for the removal of the other file.
         recorded.close(&intent(Verdict::Done), false);
         return Ok(Removal::Unsure { errno });
     }
-    told(s.hook, Step::Removed(0))?;
+    run_hook(s.hook, Step::Removed(0))?;
     let synced = s.on_loser(|file| attrs::sync_dir(file.dir.as_fd()).doing("flush the directory of a replaced file"));
     if let Err(error) = synced {
         warn!(%error, "cannot remove the intent of a finished rename");
         return Ok(Removal::Done);
     }
-    told(s.hook, Step::RemovalSynced)?;
+    run_hook(s.hook, Step::RemovalSynced)?;
     recorded.close(&intent(Verdict::Done), true);
-    told(s.hook, Step::IntentRemoved)?;
+    run_hook(s.hook, Step::IntentRemoved)?;
     Ok(Removal::Done)
 }
 
@@ -292,13 +292,13 @@ impl<R: BranchCaller> Supersede<'_, R> {
 
     fn has_happened(&self, winner: Fingerprint) -> Result<bool, RelocateError> {
         self.winner.call(move |from, to| {
-            let new = look_if_present(to.place()).doing("stat the new name")?;
-            let old = look_if_present(from.place()).doing("stat the old name")?;
+            let new = snapshot_if_present(to.place()).doing("stat the new name")?;
+            let old = snapshot_if_present(from.place()).doing("stat the old name")?;
             Ok(old.is_none() && new.is_some_and(|new| new.print.ino == winner.ino))
         })
     }
 
-    fn take_back(&self) -> Result<(), RelocateError> {
+    fn roll_back(&self) -> Result<(), RelocateError> {
         self.winner.call(|from, to| {
             place_new(to.place(), from.place())?;
             ParentTimes::of([from.dir.as_fd(), to.dir.as_fd()]).sync().doing("flush the directories")

@@ -30,7 +30,7 @@ impl Throttle {
         Throttle { state: RankedMutex::new(Bucket { rate: rate.0.max(1), tokens: 0.0, filled: Instant::now() }) }
     }
 
-    /// Changes the bandwidth from now on, also for those who wait.
+    /// Changes the bandwidth, also for waiting copies.
     pub fn set_rate(&self, rate: ByteSize) {
         let mut bucket = self.state.lock();
         bucket.fill();

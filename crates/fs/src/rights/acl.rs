@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-/// The attribute of the ACL that decides who may use a directory.
+/// The attribute of the access ACL of a directory.
 pub(crate) const ACCESS: &str = "system.posix_acl_access";
 /// The attribute of the ACL that new entries of a directory get.
 pub(crate) const DEFAULT: &str = "system.posix_acl_default";

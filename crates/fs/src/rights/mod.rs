@@ -1,4 +1,4 @@
-//! Who may use a directory: owner, group, mode and ACLs, as numbers. Pure.
+//! The access rights of a directory: owner, group, mode and ACLs, as numbers. Pure.
 //!
 //! [`shown`] decides what users see and the kernel enforces where the copies of a directory differ.
 

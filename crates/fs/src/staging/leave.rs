@@ -1,6 +1,6 @@
 //! How files leave the staging area.
 //!
-//! Steps of one file (`leave_staging`):
+//! Steps of one file (`destage`):
 //!
 //! 1. Take its `io` lock, exclusively: reads and writes wait.
 //! 2. Evaluate its rule, with its present size and attributes.
@@ -37,8 +37,7 @@ use crate::tree::dirs::modified_at;
 /// Told of an entry of the area: its directory, its name, its attributes.
 type Visit<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> + 'a;
 
-/// How often a worker tries a file whose attributes change while it is copied, or that somebody has open past the
-/// mount.
+/// How often a worker tries a file whose attributes change while it is copied, or that is open outside the mount.
 const ATTEMPTS: usize = 5;
 /// How long a caller waits for that: a virus scanner has each new file open for a moment.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -51,7 +50,7 @@ const LAST_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a worker waits for locks of a file and of directories. A holder may wait for a branch that hangs.
 const LOCK_PATIENCE: Duration = Duration::from_millis(50);
 
-/// How far somebody goes who takes a file out.
+/// The limits of a caller that moves a file out.
 struct DestageLimits<'a> {
     /// To this branch only.
     only: Option<BranchId>,
@@ -83,10 +82,10 @@ pub(crate) struct Heading {
 }
 
 impl Staging {
-    /// Takes a file out of the staging area; done when it is not there.
-    pub(crate) fn leave_staging(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
+    /// Moves a file out of the staging area. Does nothing if the file is not there.
+    pub(crate) fn destage(&self, node: &Arc<Node>) -> Result<(), NotMoved> {
         let Some(area) = self.staged.area() else { return Ok(()) };
-        self.leave_by(area, node, &mut TriedBranches::nothing(area), &DestageLimits::ANY).map(drop)
+        self.destage_within(area, node, &mut TriedBranches::nothing(area), &DestageLimits::ANY).map(drop)
     }
 
     /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
@@ -95,14 +94,14 @@ impl Staging {
         let alive = || self.workers.note_progress(branch);
         let reach =
             DestageLimits { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive), grows_to: 0 };
-        match self.leave_by(area, &leaving.node, &mut leaving.tried, &reach) {
+        match self.destage_within(area, &leaving.node, &mut leaving.tried, &reach) {
             Ok(DestageResult::Left) => DestageOutcome::Left,
             Ok(DestageResult::Elsewhere(other)) => DestageOutcome::Elsewhere(other, leaving),
             Err(_) => DestageOutcome::Stays,
         }
     }
 
-    fn leave_by(
+    fn destage_within(
         &self,
         area: &Area,
         node: &Arc<Node>,
@@ -112,7 +111,7 @@ impl Staging {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let (begun, mut attempts) = (Instant::now(), 0);
         let left = loop {
-            // Who takes it out already may wait for another branch that hangs.
+            // Another thread that moves it already may wait for a branch that hangs.
             let io = match reach.patience {
                 Some(patience) => file.io.try_write_for(patience),
                 None => Some(file.io.write()),
@@ -163,7 +162,7 @@ impl Staging {
         reach: &DestageLimits<'_>,
     ) -> Result<DestageResult, NotMoved> {
         if let Some(file) = node.file() {
-            // Changes from now on are not in the facts that its rule gets.
+            // Later changes are not in the facts that its rule gets.
             file.state.write().needs_evaluation = false;
         }
         let meta = {
@@ -233,14 +232,14 @@ impl Staging {
 
     /// Takes a file out of the staging area in the foreground.
     pub(crate) fn destage_now(&self, node: &Arc<Node>) -> OpResult<()> {
-        self.leave_staging(node).map_err(failed)
+        self.destage(node).map_err(failed)
     }
 
     /// As [`Staging::destage_now`], before it gets this size.
     pub(crate) fn destage_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
         let Some(area) = self.staged.area() else { return Ok(()) };
         let reach = DestageLimits { grows_to, ..DestageLimits::ANY };
-        self.leave_by(area, node, &mut TriedBranches::nothing(area), &reach).map(drop).map_err(failed)
+        self.destage_within(area, node, &mut TriedBranches::nothing(area), &reach).map(drop).map_err(failed)
     }
 
     /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be
@@ -252,7 +251,7 @@ impl Staging {
         if node.file().is_some_and(|file| file.state.read().unlinked) {
             return Ok(false); // Nobody could find it after a power loss.
         }
-        self.leave_staging(node).map_err(failed)?;
+        self.destage(node).map_err(failed)?;
         Ok(true)
     }
 
@@ -274,7 +273,7 @@ impl Staging {
     /// Takes the files of a directory out of volatile staging, because it is made durable.
     pub(crate) fn destage_dir_for_sync(&self, dir: &Arc<Node>) -> OpResult<()> {
         let Some(area) = self.staged.area().filter(|area| area.spec.volatile) else { return Ok(()) };
-        self.take_back_staged()?;
+        self.adopt_staged()?;
         let known =
             |branch| dir.dir().is_some_and(|dir| dir.state.read().copies.iter().any(|copy| copy.branch == branch));
         if !known(area.branch.id) {
@@ -288,7 +287,7 @@ impl Staging {
         let inodes = copy.list(false)?.into_iter().map(|entry| entry.ino);
         let backing = |ino| Backing { branch: area.branch.id, foreign_dev: 0, ino };
         for node in inodes.filter_map(|ino| self.tree.nodes.find(backing(ino))).filter(|node| node.file().is_some()) {
-            self.leave_staging(&node).map_err(failed)?;
+            self.destage(&node).map_err(failed)?;
             self.write_back.await_room(&node);
         }
         self.release_left();
@@ -299,14 +298,14 @@ impl Staging {
     /// all were tried.
     pub(crate) fn destage_all_for_sync(&self) -> OpResult<()> {
         let Some(area) = self.staged.area().filter(|area| area.spec.volatile) else { return Ok(()) };
-        let mut done = self.take_back_staged();
+        let mut done = self.adopt_staged();
         // First the files that can leave by themselves. Then each that is still there: the sync waits for it, and gets
         // the reason if it cannot leave.
         let all = area.all();
         self.hand_to_workers(area, self.all_free(area));
         self.workers.settle();
         for node in all.iter().filter(|node| area.holds(node)) {
-            match self.leave_staging(node) {
+            match self.destage(node) {
                 Ok(()) => self.write_back.await_room(node),
                 Err(why) if done.is_ok() && area.holds(node) => done = Err(failed(why)),
                 // One that was removed meanwhile is owed nothing.
@@ -317,9 +316,9 @@ impl Staging {
         done
     }
 
-    /// Takes in what an earlier mount left in the area, once. Out of volatile memory it is to leave at once. Callers
-    /// that come meanwhile wait.
-    pub(crate) fn take_back_staged(&self) -> OpResult<()> {
+    /// Adopts the files that an earlier mount left in the area, once. Files in volatile memory are due at once. Concurrent
+    /// callers wait.
+    pub(crate) fn adopt_staged(&self) -> OpResult<()> {
         let Some(area) = self.staged.area() else { return Ok(()) };
         let mut done = self.taken_back.lock();
         if *done {
@@ -328,7 +327,7 @@ impl Staging {
         let (mut walks, mut found) = (0, 0_u64);
         loop {
             let mut missed = false;
-            self.walk_staged(&mut |pool, dir, name, meta| {
+            self.for_each_staged(&mut |pool, dir, name, meta| {
                 if meta.kind == FileKind::Directory {
                     return Ok(());
                 }
@@ -338,7 +337,7 @@ impl Staging {
                 };
                 let node = match found_now {
                     Ok((node, _)) => node,
-                    // Somebody removed it since it was listed, or gave it another name.
+                    // It was removed or renamed since it was listed.
                     Err(error) if error.is_missing() => {
                         missed = true;
                         return Ok(());
@@ -384,7 +383,7 @@ impl Staging {
             }
         };
         if !hanging.is_empty() {
-            // Nothing below can be asked of them. What has left for the others is to stay there all the same.
+            // Nothing below can be asked of them. Files that left for other branches stay there nevertheless.
             if let Err(error) = self.write_back.sync_those(|branch| !hanging.contains(&branch.spec.name)) {
                 tracing::error!(%error, "staged files may not be on disk yet");
             }
@@ -405,11 +404,11 @@ impl Staging {
         if self.context.metrics.get(Metric::StagedLeft) > 0
             && let Err(error) = self.write_back.sync_branches()
         {
-            // Who unmounts a file system expects what is on it to stay.
+            // After an unmount, users expect the files to stay.
             tracing::error!(%error, "staged files may not be on disk yet");
         }
         let mut left = Vec::new();
-        let walked = self.walk_staged(&mut |pool, dir, name, meta| {
+        let walked = self.for_each_staged(&mut |pool, dir, name, meta| {
             if meta.kind == FileKind::Directory {
                 pool.advance_dir_times(dir, name);
             } else {
@@ -438,7 +437,7 @@ impl Staging {
     pub(crate) fn empty_staging(&self) -> u64 {
         let Some(area) = self.staged.area() else { return 0 };
         let _paused = area.pause();
-        if let Err(error) = self.take_back_staged() {
+        if let Err(error) = self.adopt_staged() {
             tracing::error!(%error, "cannot list the staging area");
         }
         let (mut fewest, mut until) = (u64::MAX, Instant::now());
@@ -493,8 +492,8 @@ impl Staging {
             answer.any(|copy| copy.as_file().set_times(modified_at(&newest), KernelCache::SAME_SHOWN).is_ok());
     }
 
-    /// Calls for every entry of the area. An error ends it: what cannot be looked at is not taken for nothing.
-    fn walk_staged(&self, tell: &mut Visit<'_>) -> OpResult<()> {
+    /// Visits every entry of the area. Ends with an error at an entry that cannot be read, so that none is missed.
+    fn for_each_staged(&self, tell: &mut Visit<'_>) -> OpResult<()> {
         let Some(area) = self.staged.area() else { return Ok(()) };
         let mut stack = vec![(Pinned::root(&self.tree), DirAt::root(&area.branch)?, None::<OsString>)];
         while let Some((above, dir, name)) = stack.pop() {

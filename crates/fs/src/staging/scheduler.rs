@@ -95,7 +95,7 @@ impl Staging {
     /// One round of the scheduler: adjusts the limit, and hands files over whose time has come; whether there were any.
     /// Waits for no branch.
     fn run_round(&self, area: &Area) -> bool {
-        match self.take_back_staged() {
+        match self.adopt_staged() {
             Ok(()) => self.context.unwarn(&WarningSubject::Staging),
             Err(error) => {
                 let why = error.to_string();
@@ -129,7 +129,7 @@ impl Staging {
             let _names = self.tree.rename_lock.read();
             self.advance_times(&node);
         }
-        // Nobody may be among names: a directory found a moment ago would be gone. Another time, if somebody is.
+        // Nobody may be among names: a directory found a moment ago would be gone. If a thread is, try another time.
         let Some(_names) = self.tree.rename_lock.try_write() else { return };
         let mut dirs: Vec<_> = std::mem::take(&mut area.queue.lock().emptied).into_iter().collect();
         while let Some(id) = dirs.pop() {

@@ -74,7 +74,7 @@ struct DestageWorker {
 }
 
 impl DestageWorker {
-    fn hangs(&self) -> bool {
+    fn is_hanging(&self) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= HANGS)
     }
 
@@ -123,15 +123,16 @@ impl DestageWorkers {
     /// Files of workers that get on, and files of all.
     pub(crate) fn handed(&self) -> (Vec<FileId>, FxHashSet<FileId>) {
         let state = self.state.lock();
-        let moving = state.workers.values().filter(|worker| !worker.hangs());
+        let moving = state.workers.values().filter(|worker| !worker.is_hanging());
         let of = |worker: &DestageWorker| {
             worker.at_work.into_iter().chain(worker.files.iter().map(|it| id_of(&it.node))).collect::<Vec<_>>()
         };
         (moving.flat_map(of).collect(), state.handed.clone())
     }
 
-    /// Gives a branch's worker files, in this order; those that a worker has already stay there. Whether any were new.
-    fn hand_over(self: &Arc<Self>, branch: BranchId, files: impl IntoIterator<Item = DestageTask>) -> bool {
+    /// Enqueues files for a branch's worker, in this order. Skips files that a worker has already. Returns whether any
+    /// were new.
+    fn enqueue(self: &Arc<Self>, branch: BranchId, files: impl IntoIterator<Item = DestageTask>) -> bool {
         let mut state = self.state.lock();
         let WorkerTable { workers, handed, .. } = &mut *state;
         let worker = workers.entry(branch).or_default();
@@ -231,7 +232,7 @@ impl DestageWorkers {
         loop {
             let waited_for = marks.iter().filter_map(|(branch, mark)| {
                 let worker = state.workers.get(branch)?;
-                (worker.finished < *mark && !worker.hangs()).then_some(worker.since.unwrap_or_else(Instant::now))
+                (worker.finished < *mark && !worker.is_hanging()).then_some(worker.since.unwrap_or_else(Instant::now))
             });
             let Some(first) = waited_for.min() else { return };
             self.changed.wait_until(state, first + HANGS);
@@ -246,7 +247,7 @@ impl DestageWorkers {
     /// The branches that hang.
     pub(crate) fn hanging(&self) -> Vec<HangingBranch> {
         let state = self.state.lock();
-        let hanging = state.workers.iter().filter(|(_, worker)| worker.hangs());
+        let hanging = state.workers.iter().filter(|(_, worker)| worker.is_hanging());
         let told = |(branch, worker): (&BranchId, &DestageWorker)| HangingBranch {
             branch: *branch,
             for_now: worker.since.map_or(Duration::ZERO, |since| since.elapsed()),
@@ -255,10 +256,10 @@ impl DestageWorkers {
         hanging.map(told).collect()
     }
 
-    /// Branches that came to hang, or to get on again, since this was asked last.
-    fn news(&self) -> Vec<(BranchId, bool)> {
+    /// Branches that have begun or ceased to hang since the last call.
+    fn take_changes(&self) -> Vec<(BranchId, bool)> {
         let mut state = self.state.lock();
-        let changed = state.workers.iter_mut().filter(|(_, worker)| worker.reported_hanging != worker.hangs());
+        let changed = state.workers.iter_mut().filter(|(_, worker)| worker.reported_hanging != worker.is_hanging());
         let told = changed.map(|(branch, worker)| {
             worker.reported_hanging = !worker.reported_hanging;
             (*branch, worker.reported_hanging)
@@ -283,13 +284,13 @@ impl Staging {
             let files = files
                 .iter()
                 .map(|(.., node)| DestageTask { node: Arc::clone(node), tried: TriedBranches::nothing(area) });
-            any |= self.workers.hand_over(*target, files);
+            any |= self.workers.enqueue(*target, files);
         }
         any
     }
 
-    /// Where a file goes, and its path; the area itself where there is no place for it. `None`: somebody else takes it
-    /// out just now, and may hang doing so.
+    /// Where a file goes, and its path; the area itself where there is no place for it. `None`: another thread is
+    /// moving it out, and may hang.
     fn destination(&self, area: &Area, node: &Arc<Node>) -> Option<(BranchId, Vec<u8>)> {
         let _nobody_takes_it_out = node.file()?.io.try_read()?;
         let attr = {
@@ -321,7 +322,7 @@ impl Staging {
 
     /// Says in the log which branches have come to hang, and which get on again.
     pub(crate) fn report_hanging(&self) {
-        for (branch, hangs) in self.workers.news() {
+        for (branch, hangs) in self.workers.take_changes() {
             let branch = self.placement.branch_name(branch);
             if hangs {
                 let waited = HANGS.as_secs();

@@ -234,9 +234,9 @@ impl Tree {
     }
 
     /// Handles a directory that was found under a name that is not the node's. If some copy of the node is still where
-    /// the node is, the found copies are another directory now. Either a branch that was away during a rename has come
-    /// back, or somebody renamed them on their branch. They are no longer copies of the node, and get a number of their
-    /// own. Otherwise the node has moved, and copies that were not found are no longer its copies.
+    /// the node is, the found copies are another directory now. Either a branch that was offline during a rename has
+    /// returned, or they were renamed directly on their branch. They are no longer copies of the node, and get a number
+    /// of their own. Otherwise the node has moved, and copies that were not found are no longer its copies.
     pub(crate) fn part(&self, node: &Arc<Node>, found: &[Backing]) {
         let (Some(dir), Some((parent, name))) = (node.dir(), node.place()) else { return };
         let known = dir.state.read().copies.clone();
@@ -493,7 +493,7 @@ impl Tree {
         // A directory that looks changed; nothing is lost.
         let _cosmetic = parent.as_file().set_times(modified_at(&before), KernelCache::SAME_SHOWN);
         drop(keeping);
-        // Who looked at it meanwhile saw it change.
+        // A program that read it meanwhile saw it change.
         self.context.forget_attributes(above.id);
         let original = source.stat_self()?;
         let keys = (inode_key(&source.online, &original), inode_key(&made.online, &meta));

@@ -39,7 +39,7 @@ use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, ShownRights, shown};
 use crate::spec::DirectoryRule;
 use crate::tree::Tree;
-use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, look, note_change};
+use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, mode_and_owner, note_change};
 use crate::tree::lookup::MergedEntry;
 use crate::warning::Warning;
 
@@ -63,7 +63,7 @@ impl Tree {
     /// something changed since.
     pub(crate) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &MergedEntry) -> OpResult<bool> {
         let looks: SmallVec<[(BranchId, ModeAndOwner); 2]> =
-            found.at.iter().map(|(at, meta)| (at.id(), look(meta))).collect();
+            found.at.iter().map(|(at, meta)| (at.id(), mode_and_owner(meta))).collect();
         self.recheck(node, dir, &looks)
     }
 
@@ -135,10 +135,10 @@ impl Tree {
         shown: ShownRights,
     ) -> Option<Arc<Divergence>> {
         let follows = |seen: &&InspectedCopy| {
-            let wanted = || InspectedCopy::wearing(&shown.rights, seen, ChangedAt::default());
+            let wanted = || InspectedCopy::with_rights(&shown.rights, seen, ChangedAt::default());
             // Memory is no disk of the user's.
             seen.has(&shown.rights)
-                || self.branches.is_staging(seen.at.id()) && seen.become_like(wanted(), KernelCache::SAME_SHOWN)
+                || self.branches.is_staging(seen.at.id()) && seen.apply_attributes(wanted(), KernelCache::SAME_SHOWN)
         };
         let (alike, others): (Vec<&InspectedCopy>, Vec<&InspectedCopy>) = inspected.iter().partition(follows);
         if others.is_empty() && !shown.umask_counts {
@@ -148,7 +148,7 @@ impl Tree {
             if self.branches.is_staging(seen.at.id()) { seen.at.stat_self().unwrap_or(seen.meta) } else { seen.meta }
         };
         let model = counted.iter().find(|seen| keeps_all(&seen.at)).or(counted.first());
-        let passes_on = inspected.iter().filter(|seen| seen.passes_on(&shown));
+        let inherits_as = inspected.iter().filter(|seen| seen.inherits_as(&shown));
         let staged = alike
             .iter()
             .filter(|seen| self.branches.is_staging(seen.at.id()) && !shown.umask_counts)
@@ -156,8 +156,8 @@ impl Tree {
         let empty = others.iter().filter(|seen| node.id == NodeId::ROOT && is_empty_root(&seen.at));
         Some(Arc::new(Divergence {
             model: model.map(|seen| seen.at.id()),
-            left: inspected.iter().map(|seen| (seen.at.id(), look(&now(seen)))).collect(),
-            passes_on: passes_on.map(|seen| seen.at.id()).chain(staged).collect(),
+            left: inspected.iter().map(|seen| (seen.at.id(), mode_and_owner(&now(seen)))).collect(),
+            inherits_as: inherits_as.map(|seen| seen.at.id()).chain(staged).collect(),
             empty: empty.map(|seen| seen.at.id()).collect(),
             shown,
         }))
@@ -204,8 +204,8 @@ impl Tree {
         let keeper = models.iter().find(|seen| keeps_all(&seen.at) && seen.mark.is_none());
         let mut carried = Vec::new();
         for (seen, _) in inspected.iter().zip(&owed).filter(|(_, owed)| **owed) {
-            let wanted = InspectedCopy::wearing(&wanted, keeper.unwrap_or(&seen), newest);
-            let is_so = seen.mark.is_none() && look(&seen.meta) == (wanted.perm, wanted.uid, wanted.gid) && {
+            let wanted = InspectedCopy::with_rights(&wanted, keeper.unwrap_or(&seen), newest);
+            let is_so = seen.mark.is_none() && mode_and_owner(&seen.meta) == (wanted.perm, wanted.uid, wanted.gid) && {
                 let abilities = &seen.at.online.abilities;
                 let all = wanted.attributes.as_deref().unwrap_or_default();
                 relocate::kept_of(all, abilities) == relocate::kept_of(&seen.attributes, abilities)
@@ -213,7 +213,7 @@ impl Tree {
             if is_so {
                 continue;
             }
-            if seen.become_like(wanted, cache) {
+            if seen.apply_attributes(wanted, cache) {
                 carried.push(seen.id());
             } else {
                 late.branches.push(seen.at.id());
@@ -261,7 +261,7 @@ impl Tree {
         }
         let mut done = Vec::new();
         for seen in ours {
-            if seen.become_like(InspectedCopy::wearing(&rights, seen, ChangedAt::default()), cache) {
+            if seen.apply_attributes(InspectedCopy::with_rights(&rights, seen, ChangedAt::default()), cache) {
                 done.push(seen.id());
             } else if seen.at.online.abilities.ownership {
                 late.branches.push(seen.at.id());
@@ -283,7 +283,7 @@ impl Tree {
         })
     }
 
-    /// Who got a change is not named any more: another directory may get that inode.
+    /// The copies that got a change are named no longer, because another directory may get the inode.
     fn clear_owed(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
         let named = |owed: &CopyId| carried.iter().any(|copy| names(node, &[*owed], *copy));
         for seen in models.iter().filter(|seen| seen.note.owed.iter().any(named)) {

@@ -104,7 +104,7 @@ impl Tree {
             if let Some(wanted) = wanted.filter(|_| divergence) {
                 let seen = InspectedCopy::of(copy.clone())?;
                 if seen.can_follow() && !seen.has(wanted) {
-                    seen.become_like(InspectedCopy::wearing(wanted, &seen, ChangedAt::default()), cache);
+                    seen.apply_attributes(InspectedCopy::with_rights(wanted, &seen, ChangedAt::default()), cache);
                 }
             }
             Ok(())
@@ -113,7 +113,7 @@ impl Tree {
         if done.iter().any(|done| matches!(done, Err(error) if is_refusal(*error))) {
             // What one copy refuses, none keeps.
             for (seen, _) in before.iter().zip(&done).filter(|(_, done)| done.is_ok()) {
-                seen.become_like(InspectedCopy::wearing(&seen.rights(), seen, ChangedAt::default()), cache);
+                seen.apply_attributes(InspectedCopy::with_rights(&seen.rights(), seen, ChangedAt::default()), cache);
             }
             unmark(copies);
             self.compare_later(node, dir);
@@ -216,8 +216,10 @@ impl Tree {
         {
             let rights = &divergence.shown.rights;
             // What it cannot keep, it does not count for.
-            let _kept =
-                seen.become_like(InspectedCopy::wearing(rights, &seen, ChangedAt::default()), KernelCache::SAME_SHOWN);
+            let _kept = seen.apply_attributes(
+                InspectedCopy::with_rights(rights, &seen, ChangedAt::default()),
+                KernelCache::SAME_SHOWN,
+            );
         }
         self.compare_later(&self.root, dir);
     }
@@ -233,7 +235,7 @@ impl Tree {
     pub(crate) fn attributes_for_copy(&self, dir: &Dir, source: &DirAt) -> OpResult<Option<DirAttributes>> {
         let Some(divergence) = dir.state.read().divergence.clone() else { return Ok(None) };
         let seen = InspectedCopy::of(source.clone())?;
-        Ok(Some(InspectedCopy::wearing(&divergence.shown.rights, &seen, ChangedAt::default())))
+        Ok(Some(InspectedCopy::with_rights(&divergence.shown.rights, &seen, ChangedAt::default())))
     }
 }
 

@@ -11,8 +11,8 @@ use crate::tree::Tree;
 use crate::tree::lookup::Attr;
 
 impl Tree {
-    /// A descriptor of the file to change its inode by: an open handle's, or a reference by name.
-    pub(crate) fn reach(&self, state: &FileState) -> OpResult<FileAt> {
+    /// A descriptor for changes of the file's inode: an open handle's, or one opened by name.
+    pub(crate) fn open_inode(&self, state: &FileState) -> OpResult<FileAt> {
         if let Some(file) = state.open_file() {
             return Ok(file);
         }
@@ -67,8 +67,8 @@ impl Tree {
         }
     }
 
-    /// Whether the kernel may keep a file's attributes that were read before this call. It may not while somebody may
-    /// have the file mapped for writing past the daemon: no store, and no end of the mapping, is reported.
+    /// Whether the kernel may keep a file's attributes that were read before this call. It may not while the file may
+    /// be mapped for writing without the daemon: no store, and no end of the mapping, is reported.
     pub(crate) fn is_cacheable(&self, node: &Node) -> bool {
         let Some(file) = node.file() else { return true };
         if !file.state.read().shared_mapping {

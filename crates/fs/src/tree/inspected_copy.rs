@@ -62,16 +62,16 @@ impl InspectedCopy {
         acls && (own.perm, own.uid, own.gid) == (wanted.perm, wanted.uid, wanted.gid)
     }
 
-    /// Whether its branch's file system gives new entries what those of a directory with these rights get.
-    pub(crate) fn passes_on(&self, wanted: &ShownRights) -> bool {
+    /// Whether new entries in this copy inherit the same rights as those of a directory with the rights `wanted`.
+    pub(crate) fn inherits_as(&self, wanted: &ShownRights) -> bool {
         let (own, abilities) = (self.rights(), &self.at.online.abilities);
         let ShownRights { rights: wanted, umask_counts } = wanted;
         let group = own.perm & SET_GID == wanted.perm & SET_GID && (own.perm & SET_GID == 0 || own.gid == wanted.gid);
         !abilities.ownership || group && !umask_counts && (!abilities.acl || own.default == wanted.default)
     }
 
-    /// A directory with these rights, and with the other attributes of `like`.
-    pub(crate) fn wearing(wanted: &Rights, like: &InspectedCopy, changed: ChangedAt) -> DirAttributes {
+    /// The attributes of a directory with these rights, and else with those of `like`.
+    pub(crate) fn with_rights(wanted: &Rights, like: &InspectedCopy, changed: ChangedAt) -> DirAttributes {
         let mut attributes: Attributes =
             like.attributes.iter().filter(|(name, _)| name != ACCESS && name != DEFAULT).cloned().collect();
         for (name, acl) in [(ACCESS, &wanted.access), (DEFAULT, &wanted.default)] {
@@ -82,8 +82,8 @@ impl InspectedCopy {
         DirAttributes { perm, uid, gid, attributes: Some(attributes), changed }
     }
 
-    /// Makes it so. False: it could not be done, or not all of it.
-    pub(crate) fn become_like(&self, wanted: DirAttributes, _: KernelCache) -> bool {
+    /// Sets these attributes. Returns false if some of them could not be set.
+    pub(crate) fn apply_attributes(&self, wanted: DirAttributes, _: KernelCache) -> bool {
         if !self.can_follow() {
             return false;
         }
@@ -113,7 +113,7 @@ impl InspectedCopy {
     }
 }
 
-pub(crate) fn look(meta: &Meta) -> ModeAndOwner {
+pub(crate) fn mode_and_owner(meta: &Meta) -> ModeAndOwner {
     (meta.perm & 0o7777, meta.uid, meta.gid)
 }
 
@@ -135,8 +135,8 @@ pub(crate) fn guarded<T: Send + 'static>(
     Ok(if at.online.guarded { at.branch.io(move |_| call())? } else { call()? })
 }
 
-/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Those
-/// that lack an earlier one still do. Fails where no copy has room for the note.
+/// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Copies
+/// that lack an earlier change still lack it. Fails where no copy has room for the note.
 pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);

@@ -19,11 +19,11 @@ use crate::node::{Node, NodeId};
 use crate::tree::Tree;
 use crate::tree::lookup::{Attr, found_one};
 
-/// How often a directory is listed in vain while files move in it, before they are held up.
+/// How often a listing is repeated because files move in the directory, before moves have to wait.
 const HURRIED_LOOKS: usize = 4;
 
 impl Tree {
-    /// Somebody opens a directory to list it. True: nobody else has it open for that.
+    /// Begins a listing of a directory. True: nobody else has it open for that.
     pub(crate) fn begin_listing(&self, node: NodeId) -> bool {
         let Ok(node) = self.dir_node(node) else { return false };
         let Some(dir) = node.dir() else { return false };
@@ -35,8 +35,8 @@ impl Tree {
         alone
     }
 
-    /// Somebody closes it. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it
-    /// was given this one.
+    /// Ends a listing. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was
+    /// given this one.
     pub(crate) fn end_listing(&self, node: NodeId) {
         let Ok(node) = self.dir_node(node) else { return };
         let Some(dir) = node.dir() else { return };

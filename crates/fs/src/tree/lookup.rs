@@ -18,7 +18,7 @@ use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
 use crate::tree::dirs::DirCopies;
-use crate::tree::inspected_copy::look;
+use crate::tree::inspected_copy::mode_and_owner;
 use crate::tree::{Tree, is_reserved};
 use crate::warning::{Warning, WarningSubject};
 
@@ -326,7 +326,7 @@ impl Tree {
         let dir = node.dir().ok_or(OpError::Stale)?;
         let mut looks_again = true;
         loop {
-            let times = dir.times.look();
+            let times = dir.times.snapshot();
             let copies = self.copies(node)?;
             let look_at_all = || -> OpResult<SmallVec<[(BranchId, Meta); 2]>> {
                 let (mut metas, mut failure) = (SmallVec::new(), OpError::Sys(Errno::NOENT));
@@ -339,7 +339,7 @@ impl Tree {
                 if metas.is_empty() { Err(failure) } else { Ok(metas) }
             };
             let mut metas = look_at_all()?;
-            let looks: SmallVec<[_; 2]> = metas.iter().map(|(branch, meta)| (*branch, look(meta))).collect();
+            let looks: SmallVec<[_; 2]> = metas.iter().map(|(branch, meta)| (*branch, mode_and_owner(meta))).collect();
             if std::mem::take(&mut looks_again) && self.recheck(node, dir, &looks)? {
                 continue;
             }

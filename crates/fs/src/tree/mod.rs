@@ -54,7 +54,7 @@ pub(crate) struct Tree {
     pub(crate) slow_commits: RankedRwLock<rank::TreeSlowCommits, ()>,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RankedRwLock<rank::TreeNames, ()>,
-    /// Those of users.
+    /// Lookups by users.
     lookups: Lookups,
     /// What branches may have made although they did not say so.
     orphans: RankedMutex<rank::TreeOrphans, Vec<orphans::OrphanName>>,

@@ -41,7 +41,7 @@ pub(crate) enum NewEntry {
 }
 
 impl NewEntry {
-    /// Whether what is there may go without a loss.
+    /// Whether the directory entry can be removed without loss.
     fn is_empty(self, found: &Meta) -> bool {
         match self {
             NewEntry::Link => found.kind != FileKind::Directory && found.nlink > 1,
@@ -86,8 +86,8 @@ fn is_unsure(error: OpError) -> bool {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Tree {
-    /// A branch did not make something, or what followed failed: takes away what it may have made all the same. What
-    /// somebody else knows of is theirs.
+    /// Removes an entry that a branch may have made although it reported a failure, or after a later step failed.
+    /// Leaves an entry that another thread has found.
     pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: NewEntry) {
         let is_known = |found: &Meta| self.nodes.find(Backing::of(&dir.branch, found)).is_some();
         let removed = dir.find(name).and_then(|found| match found {
@@ -100,7 +100,7 @@ impl Tree {
             Err(error) if is_unsure(error) => {
                 let (branch, path) = (BranchUuid(dir.online.uuid), path_of(parent, name));
                 self.orphans.lock().push(OrphanName { branch, path, made });
-                // While it is in use somebody else might get the name.
+                // While it is in use another file might get the name.
                 dir.branch.take_offline_if(&dir.online, "it did not confirm a creation".to_owned());
             }
             Err(error) if !error.is_missing() => {
@@ -124,7 +124,7 @@ impl Tree {
         }
     }
 
-    /// Somebody got a name of which another did not know whether it was made.
+    /// A thread found an entry whose creator did not know whether it was made.
     pub(crate) fn claim(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt) {
         let mut orphans = if dir.online.guarded { self.orphans.lock() } else { return };
         if !orphans.is_empty() {

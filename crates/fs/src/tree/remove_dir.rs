@@ -43,8 +43,7 @@ impl Tree {
     ///
     /// 1. Look into every copy.
     /// 2. Remove the copies one after the other.
-    /// 3. If one cannot be removed because somebody put something there behind the pool's back, make the removed ones
-    ///    again.
+    /// 3. If one cannot be removed because it got new entries outside the pool, recreate the removed ones.
     ///
     /// A crash between leaves an empty directory, which is the same as not having removed it.
     pub(crate) fn remove_dir(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<()> {
@@ -123,8 +122,8 @@ impl Tree {
         let _attributes = dir.attributes.lock();
         let place = node.place();
         let keeping = place.as_ref().and_then(|(parent, _)| parent.dir()).and_then(|dir| dir.times.keep(None));
-        let as_shown = || self.clone_again(stays, self.attributes_for_copy(dir, stays)?, above, name);
-        let restored = self.clone_again(gone, None, above, name).or_else(|_| as_shown());
+        let as_shown = || self.recreate(stays, self.attributes_for_copy(dir, stays)?, above, name);
+        let restored = self.recreate(gone, None, above, name).or_else(|_| as_shown());
         drop(keeping);
         let noted = restored.and_then(|made| {
             let (now, other) = (made.stat_self()?, stays.stat_self()?);
@@ -141,7 +140,7 @@ impl Tree {
         }
     }
 
-    fn clone_again(
+    fn recreate(
         &self,
         like: &DirAt,
         attributes: Option<DirAttributes>,
@@ -165,10 +164,10 @@ impl Tree {
     }
 }
 
-/// Holds a way to the inode of a pipe or device before its last name goes, as long as the kernel knows it. The daemon
-/// has no handle of such a file, however many processes have it open. Regular files are left alone: their room must be
-/// free at once.
-pub(crate) fn keep_special(dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<Box<FileAt>> {
+/// Keeps the inode of a pipe or device open before its last name is removed, for as long as the kernel knows it. The
+/// daemon has no handle of such a file, however many processes have it open. Not for regular files, whose space must
+/// become free at once.
+pub(crate) fn hold_special(dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<Box<FileAt>> {
     let is_special = meta.kind != FileKind::File && meta.nlink <= 1;
     is_special.then(|| dir.refer(name).ok().map(Box::new)).flatten()
 }

@@ -65,8 +65,8 @@ pub(crate) struct Agreed {
     max_write: u32,
 }
 
-/// Waits for INIT and lets the file system say what it wants. INIT is not answered yet.
-pub(crate) fn agree(
+/// Waits for INIT and lets the file system choose its options. Does not answer INIT yet.
+pub(crate) fn negotiate(
     device: &Device,
     max_write: u32,
     init: impl FnOnce(&Offer, &mut Agreement) -> io::Result<()>,

@@ -33,7 +33,7 @@ fn modern() -> abi::InitIn {
 fn what_is_not_offered_is_not_used() {
     let (device, kernel) = fake_kernel();
     send_init(&kernel, 2, &modern());
-    let agreed = agree(&device, 1 << 20, |offer, agreement| {
+    let agreed = negotiate(&device, 1 << 20, |offer, agreement| {
         assert_eq!((offer.minor, offer.max_readahead), (45, 65_536));
         agreement.flags |= InitFlags::PASSTHROUGH | InitFlags::POSIX_ACL | InitFlags::OVER_IO_URING;
         agreement.max_readahead = u32::MAX;
@@ -56,7 +56,7 @@ fn requests_in_the_background_leave_half_of_the_entries() {
     for (entries, allowed) in [(None, (1024, 768)), (Some(512), (256, 256)), (Some(4096), (1024, 768))] {
         let (device, kernel) = fake_kernel();
         send_init(&kernel, 2, &modern());
-        let agreed = agree(&device, 1 << 20, |_, agreement| {
+        let agreed = negotiate(&device, 1 << 20, |_, agreement| {
             (agreement.max_background, agreement.congestion_threshold) = (1024, 768);
             Ok(())
         });
@@ -70,7 +70,7 @@ fn requests_in_the_background_leave_half_of_the_entries() {
 fn a_write_of_more_pages_than_the_answer_can_name_is_cut() {
     let (device, kernel) = fake_kernel();
     send_init(&kernel, 2, &modern());
-    let agreed = agree(&device, u32::MAX, |_, _| Ok(())).unwrap();
+    let agreed = negotiate(&device, u32::MAX, |_, _| Ok(())).unwrap();
     agreed.answer(&device, None).unwrap();
     let (_, out) = answer(&kernel);
     assert_eq!((out.max_pages, out.max_write), (u16::MAX, u32::from(u16::MAX) * page_size() as u32));
@@ -83,7 +83,7 @@ fn an_older_kernel_sends_less_and_takes_smaller_writes() {
     let init =
         abi::InitShortIn { major: 7, minor: 31, max_readahead: 4096, flags: InitFlags::ASYNC_READ.bits() as u32 };
     rustix::io::write(&kernel, &[header.as_bytes(), init.as_bytes()].concat()).unwrap();
-    let agreed = agree(&device, 1 << 20, |_, _| Ok(())).unwrap();
+    let agreed = negotiate(&device, 1 << 20, |_, _| Ok(())).unwrap();
     agreed.answer(&device, None).unwrap();
     let (_, out) = answer(&kernel);
     assert_eq!((out.minor, out.max_write, out.flags2), (31, 32 * 4096, 0));
@@ -95,7 +95,7 @@ fn a_later_major_version_gets_ours_and_asks_again() {
     let (device, kernel) = fake_kernel();
     send_init(&kernel, 2, &abi::InitIn { major: 8, ..modern() });
     send_init(&kernel, 4, &modern());
-    let agreed = agree(&device, 1 << 20, |_, _| Ok(())).unwrap();
+    let agreed = negotiate(&device, 1 << 20, |_, _| Ok(())).unwrap();
     agreed.answer(&device, None).unwrap();
     assert_eq!((answer(&kernel).1.major, answer(&kernel).0.unique), (7, 4));
 }
@@ -105,11 +105,11 @@ fn what_is_no_init_is_an_error() {
     for bytes in [&b"short"[..], &[0; 200]] {
         let (device, kernel) = fake_kernel();
         rustix::io::write(&kernel, bytes).unwrap();
-        assert!(agree(&device, 1 << 20, |_, _| Ok(())).is_err());
+        assert!(negotiate(&device, 1 << 20, |_, _| Ok(())).is_err());
     }
     let (device, kernel) = fake_kernel();
     drop(kernel);
-    assert!(agree(&Arc::clone(&device), 1 << 20, |_, _| Ok(())).is_err());
+    assert!(negotiate(&Arc::clone(&device), 1 << 20, |_, _| Ok(())).is_err());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn any_beginning_is_an_agreement_or_an_error() {
         rustix::io::write(&kernel, &bytes).unwrap();
         // A kernel with a later version than ours has to begin anew.
         let _ = rustix::net::shutdown(&kernel, rustix::net::Shutdown::Write);
-        let Ok(agreed) = agree(&device, random.random(), |_, _| Ok(())) else { continue };
+        let Ok(agreed) = negotiate(&device, random.random(), |_, _| Ok(())) else { continue };
         agreed.answer(&device, Some(random.random_range(2..4096))).unwrap();
         assert!((4096..=256 << 20).contains(&agreed.payload()), "{}", agreed.payload());
         let (_, out) = answer(&kernel);

@@ -90,7 +90,7 @@ macro_rules! define_filesystem {
             /// The last call: the mount is gone, and every call has returned.
             fn destroy(&self) {}
 
-            /// The kernel lets go of a node, of some or all of its lookups. There is no answer.
+            /// The kernel drops some or all lookups of a node. There is no answer.
             fn forget(&self, _request: &request::Forget) {}
 
             /// The caller of this request was interrupted. The request may not have arrived yet;
@@ -192,7 +192,7 @@ impl<F: Filesystem> Server<F> {
         }
     }
 
-    /// Those that have no reply of their own.
+    /// Executes operations that have no reply type of their own.
     fn carry_out_other(&self, operation: Operation<'_>, pending: Pending) {
         match operation {
             Operation::Forget(request) => self.forget(&request),

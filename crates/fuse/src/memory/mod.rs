@@ -86,8 +86,8 @@ impl Pages {
         self.start
     }
 
-    /// Gives back the memory: it reads as zero, and takes room again when it is touched.
-    pub(crate) fn give_back(&self) {
+    /// Releases the pages to the kernel. They then read as zero, and take memory again when they are touched.
+    pub(crate) fn release_pages(&self) {
         // SAFETY: the range is the mapping, and what is in it has no meaning to anyone.
         let _ = unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.length, self.free) };
     }
@@ -100,7 +100,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: nobody has the mapping but this owner, who goes.
+        // SAFETY: only this owner has the mapping, and it is being dropped.
         let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }

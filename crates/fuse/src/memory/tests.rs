@@ -15,7 +15,7 @@ fn memory_of_a_file_lies_where_it_was_asked_for_and_is_in_the_file() {
     std::os::unix::fs::FileExt::read_exact_at(&memory.file, &mut found, 3 * page_size() as u64).unwrap();
     assert_eq!(&found, b"text");
     memory.reserve(1).unwrap();
-    pages.give_back();
+    pages.release_pages();
     assert_eq!(pages.as_mut_slice()[0], 0);
 }
 

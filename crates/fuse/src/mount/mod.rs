@@ -102,7 +102,7 @@ impl Mounting {
         }
     }
 
-    /// Takes it away: nobody will answer.
+    /// Unmounts it, because no server will answer.
     pub(crate) fn abandon(self, at: &Path) {
         match self {
             // It goes with its descriptor.

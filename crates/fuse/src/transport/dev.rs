@@ -64,7 +64,7 @@ struct ReaderThreads {
 pub struct DeviceThreads(pub(crate) Weak<DeviceReaders>);
 
 impl DeviceThreads {
-    /// Keeps this number of threads from now on, at least 2. Without effect over io_uring.
+    /// Sets the number of threads to keep, at least 2. Without effect over io_uring.
     pub fn keep(&self, threads: usize) {
         if let Some(readers) = self.0.upgrade() {
             readers.keep(threads.max(2));

@@ -35,14 +35,14 @@ pub(crate) fn keep_file(mount: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut child = Command::new("/");
     child.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // SAFETY: it makes system calls only.
-    unsafe { child.pre_exec(move || look_up(mount, number)) };
+    unsafe { child.pre_exec(move || run_child(mount, number)) };
     // Whether it worked, a poke shows.
     child.spawn()?.wait()?;
     Ok(watch)
 }
 
-/// The child's life. It closes rings and device first: they would keep the connection of a killed server.
-fn look_up(mount: RawFd, watch: RawFd) -> ! {
+/// Runs the child. It first closes rings and device, which would keep the connection of a killed server.
+fn run_child(mount: RawFd, watch: RawFd) -> ! {
     let (first, second) = (mount.min(watch), mount.max(watch));
     // SAFETY: plain calls on this process alone; the name outlives them.
     unsafe {

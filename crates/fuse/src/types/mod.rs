@@ -236,7 +236,7 @@ pub enum LockKind {
     Read = libc::F_RDLCK,
     /// Exclusive.
     Write = libc::F_WRLCK,
-    /// None: what was locked is let go.
+    /// None: releases the lock.
     Unlock = libc::F_UNLCK,
 }
 

@@ -1,7 +1,7 @@
 //! What rules that bring files to flash would gain.
 //!
-//! Each request is of a file that a rule wants or not. Those of wanted files go to a flash, the others to the disk as
-//! before, each simulated alone. What counts is how long programs waited for both together.
+//! Each request is of a file that a rule wants or not. Requests of selected files go to a flash, the others to the disk
+//! as before. Each device is simulated alone. What counts is how long programs waited for both together.
 
 use std::sync::Arc;
 

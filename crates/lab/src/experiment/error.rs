@@ -9,7 +9,7 @@ use umbrella_units::ByteSize;
 use crate::drive::ProfileError;
 use crate::log_store::LogError;
 use crate::machine::RunError;
-use crate::near;
+use crate::suggest;
 use crate::trace::TraceError;
 use crate::workload::WorkloadError;
 
@@ -40,7 +40,7 @@ pub enum LabError {
     #[error("{input} reaches to {end}, beyond the end of {disk} at {capacity}")]
     // `larger` lists the disks that are large enough.
     BeyondEnd { input: String, end: ByteSize, disk: String, capacity: ByteSize, larger: String },
-    #[error("cannot sweep {name:?}{} (known: {known})", near(name, known))]
+    #[error("cannot sweep {name:?}{} (known: {known})", suggest(name, known))]
     UnknownSweep { name: String, known: String },
     #[error("{name} is swept twice")]
     SweptTwice { name: String },

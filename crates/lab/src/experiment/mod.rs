@@ -84,7 +84,7 @@ impl<M: Machine> Cell<M> {
     }
 }
 
-/// Who watches an experiment; called from several threads.
+/// An observer of an experiment. Called from several threads.
 pub trait Observe<M: Machine>: Sync {
     /// Cell `cell` is done by `share`, 0 to 1, where its input can tell.
     fn progress(&self, _cell: usize, _share: Option<f64>) {}

@@ -96,7 +96,7 @@ impl HybridCounters {
         }
     }
 
-    pub(super) fn falls_asleep(&mut self) {
+    pub(super) fn count_spin_down(&mut self) {
         self.this_sleep = Some(0);
     }
 

@@ -8,7 +8,7 @@
 //! - the end
 //!
 //! At one moment, completions of the devices come first, then arrivals, then what follows from both
-//! ([`Engine::settle`]).
+//! ([`Engine::apply_consequences`]).
 
 use std::collections::VecDeque;
 
@@ -130,7 +130,7 @@ impl<'a, P: Probe> Engine<'a, P> {
 
     /// Runs to the end; without an outcome when it is ended early.
     pub(super) fn run(mut self, watch: &mut Watch<'_>) -> Option<HybridOutcome> {
-        self.settle();
+        self.apply_consequences();
         let mut steps = 0_u32;
         while let Some(at) = self.next_moment() {
             self.advance(at);
@@ -138,7 +138,7 @@ impl<'a, P: Probe> Engine<'a, P> {
                 self.arrived += 1;
                 self.arrive(arrival);
             }
-            self.settle();
+            self.apply_consequences();
             steps = steps.wrapping_add(1);
             if steps.is_multiple_of(1024) && !watch(Some(self.now.0 as f64 / self.input.length.0.max(1) as f64)) {
                 return None;
@@ -277,11 +277,11 @@ impl<'a, P: Probe> Engine<'a, P> {
 
     fn moment(&mut self, moment: Moment, reason: WakeReason) {
         if self.flush.is_none() && self.flushes(moment) {
-            self.want_flush(reason);
+            self.request_flush(reason);
         }
     }
 
-    fn want_flush(&mut self, reason: WakeReason) {
+    fn request_flush(&mut self, reason: WakeReason) {
         if self.log.used() > 0 {
             self.flush_wanted = true;
             self.wake(reason);
@@ -313,8 +313,8 @@ impl<'a, P: Probe> Engine<'a, P> {
         }
     }
 
-    /// Does what follows from what has happened.
-    fn settle(&mut self) {
+    /// Applies the consequences of the last events.
+    fn apply_consequences(&mut self) {
         if self.motion == Motion::Starting && self.disk.spins() {
             self.motion = Motion::Spinning;
             self.counters.is_awake();
@@ -330,21 +330,21 @@ impl<'a, P: Probe> Engine<'a, P> {
             self.blocked.pop_front();
         }
         self.close();
-        self.go_on_flushing();
+        self.continue_flush();
         self.watch_idleness();
-        self.fall_asleep();
+        self.spin_down();
     }
 
-    /// At the end, what the log has is flushed.
+    /// Flushes the log at the end.
     fn close(&mut self) {
         let all_came = self.arrived == self.input.arrivals.len() && self.now >= self.input.length;
         self.closing |= all_came;
         if self.closing && self.setup.cache != Cache::Infinite && self.flush.is_none() {
-            self.want_flush(WakeReason::End);
+            self.request_flush(WakeReason::End);
         }
     }
 
-    fn go_on_flushing(&mut self) {
+    fn continue_flush(&mut self) {
         if self.flush_wanted && self.flush.is_none() && self.motion == Motion::Spinning {
             self.flush_wanted = false;
             if self.log.used() > 0 {
@@ -408,19 +408,19 @@ impl<'a, P: Probe> Engine<'a, P> {
         self.setup.options().quiet_at(self.last_access, self.log.fill()).filter(|_| self.waits_for_rest())
     }
 
-    fn fall_asleep(&mut self) {
+    fn spin_down(&mut self) {
         let may_sleep = self.motion == Motion::Spinning && !self.needed && !self.closing && !self.flush_wanted;
         let sleep_at = self.sleep_at.filter(|_| may_sleep);
         let (options, fill) = (self.setup.options(), self.log.fill());
         if self.waits_for_rest() && options.flushes_at_rest(self.now, self.last_access, sleep_at, fill) {
-            self.want_flush(WakeReason::Mark);
-            return self.go_on_flushing();
+            self.request_flush(WakeReason::Mark);
+            return self.continue_flush();
         }
         if sleep_at.is_some_and(|at| at <= self.now) && self.flush.is_none() {
             self.spin_ups = self.disk.stats().spin_ups;
             self.disk.standby(self.now);
             self.motion = Motion::Asleep;
-            self.counters.falls_asleep();
+            self.counters.count_spin_down();
         }
     }
 }

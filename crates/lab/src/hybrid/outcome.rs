@@ -36,7 +36,7 @@ pub struct HybridOutcome {
     pub written_bytes: u64,
     /// Reads that came while the disk did not spin.
     pub reads_asleep: u64,
-    /// Those of them that the flash served.
+    /// Reads among them that the flash served.
     pub reads_from_flash: u64,
     /// Writes that went to the log.
     pub redirected: Redirected,

@@ -44,7 +44,7 @@ impl Deaths {
     }
 }
 
-/// Enters that the version of a block dies now, and which one lives from now on.
+/// Records the death of a block's version, and the version that replaces it.
 fn end_life(by_birth: &mut Vec<u32>, alive: &mut [u32], block: BlockNo, now: u32, request: &Request) {
     let Some(version) = alive.get_mut(block.0 as usize) else { return };
     if request.op == TraceOp::Read {

@@ -14,7 +14,7 @@ use crate::trace::TraceOp;
 /// Nothing that is live.
 const NOTHING: u32 = u32::MAX;
 
-/// Who writes.
+/// The writer of a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlockWriter {
     User,

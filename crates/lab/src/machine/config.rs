@@ -20,7 +20,7 @@ pub enum Allocation {
 /// the values that the papers' machines have: docs/models.md.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bookkeeping {
-    /// A directory entry that is scanned when a name is made, removed, or looked for in vain (ext2's linear
+    /// A directory entry that is scanned when a name is made, removed, or looked for and not found (ext2's linear
     /// directories).
     pub entry: Nanos,
     /// A page that enters a policy's zones, and leaves them again.

@@ -111,7 +111,7 @@ impl FileTable {
         PageKey { file: self.by_inode.get(&page.file).copied().unwrap_or(page.file), ..page }
     }
 
-    fn learn_inode(&mut self, file: FileId) {
+    fn note_inode(&mut self, file: FileId) {
         if let Some(inode) = self.inode_of(file) {
             self.by_inode.insert(inode, file);
         }
@@ -162,7 +162,7 @@ impl FileTable {
         self.ext2.as_ref().and_then(|ext2| ext2.expected_block(page.file, page.index))
     }
 
-    /// Where the page is written, now that it is. None: it is no more.
+    /// Where the page is written, now that it is. None: it was deleted.
     pub(super) fn write_place(&mut self, page: PageKey) -> Option<BlockNo> {
         let block = self.block_of(page)?;
         Some(self.log.as_mut().map_or(block, |log| log.append(page)))
@@ -259,7 +259,7 @@ impl FileTable {
         self.create_on_disk(file, dir, touched)
     }
 
-    /// Directory entries that were scanned since it was last asked.
+    /// The number of directory entries scanned since the last call.
     pub(super) fn take_scanned(&mut self) -> u64 {
         self.ext2.as_mut().map_or(0, Ext2::take_scanned)
     }
@@ -268,7 +268,7 @@ impl FileTable {
         if let Some(ext2) = &mut self.ext2 {
             ext2.create(file, dir, touched)?;
         }
-        self.learn_inode(file);
+        self.note_inode(file);
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl FileTable {
         touched: &mut Vec<BlockNo>,
     ) -> Result<(), AllocError> {
         let pages = PageIndex(size.0.div_ceil(PAGE_BYTES));
-        self.leave_log(file, pages);
+        self.drop_from_log(file, pages);
         if let Some(known) = self.known.get_mut(&file) {
             known.bytes = size.0;
         }
@@ -294,7 +294,7 @@ impl FileTable {
     }
 
     pub(super) fn delete(&mut self, file: FileId, touched: &mut Vec<BlockNo>) -> Result<(), AllocError> {
-        self.leave_log(file, PageIndex(0));
+        self.drop_from_log(file, PageIndex(0));
         self.known.remove(&file);
         if let Some(inode) = self.inode_of(file) {
             self.by_inode.remove(&inode);
@@ -305,8 +305,8 @@ impl FileTable {
         self.ext2.as_mut().map_or(Ok(()), |ext2| ext2.delete(file, touched))
     }
 
-    /// The file's pages from `first` on are no more.
-    fn leave_log(&mut self, file: FileId, first: PageIndex) {
+    /// Removes the file's pages from `first` on from the log.
+    fn drop_from_log(&mut self, file: FileId, first: PageIndex) {
         if let Some(log) = &mut self.log {
             log.truncate(file, first);
         }
@@ -358,8 +358,8 @@ impl FileTable {
         self.staging.as_ref().map_or_else(Vec::new, |staging| staging.pressure(Pages(pages)))
     }
 
-    /// `pages` pages that should have left are still staged.
-    pub(super) fn still_owed(&mut self, pages: u64) {
+    /// Carries over `pages` pages that should have left staging, but have not.
+    pub(super) fn carry_over_owed(&mut self, pages: u64) {
         self.owed += pages as f64;
     }
 

@@ -27,7 +27,7 @@ impl Computer {
         loop {
             let mut chosen = false;
             while self.queue.waiting_writes() < low_water {
-                let Some((want, reason)) = self.wanted(now) else { break };
+                let Some((want, reason)) = self.due_pages(now) else { break };
                 if !self.choose(now, want, reason) {
                     break;
                 }
@@ -41,8 +41,8 @@ impl Computer {
         }
     }
 
-    /// How many pages should be chosen now, and why.
-    fn wanted(&mut self, now: Nanos) -> Option<(u64, WriteReason)> {
+    /// The number of pages to choose now, and the reason.
+    fn due_pages(&mut self, now: Nanos) -> Option<(u64, WriteReason)> {
         let counts = self.cache.counts();
         let waiting = self.queue.waiting_writes() as u64;
         let batch = self.cache.batch();
@@ -72,14 +72,14 @@ impl Computer {
             // All that is dirty is active. Memory has to come from somewhere: the list ages.
             let batch = self.cache.batch() as usize;
             self.cache.deactivate(batch, &mut self.changes);
-            self.tell_policy(now);
+            self.notify_policy(now);
             self.policy.select(now, Pages(want), throttled, &mut selected);
         }
         let any = !selected.is_empty();
         debug_assert!(selected.iter().all(|chosen| self.may_be_chosen(chosen)), "policy and page cache differ");
         if self.config.allocation == Allocation::Delayed {
             let pages: Vec<PageKey> = selected.iter().map(|chosen| self.files.page_of(chosen.page)).collect();
-            self.give_blocks(now, &pages);
+            self.allocate_blocks(now, &pages);
         }
         for DirtyPage { page, block } in selected.drain(..) {
             let page = self.files.page_of(page);
@@ -108,7 +108,7 @@ impl Computer {
     }
 
     /// Pages that have no blocks yet get them when they are written back, each run of a file's pages together.
-    pub(super) fn give_blocks(&mut self, now: Nanos, pages: &[PageKey]) {
+    pub(super) fn allocate_blocks(&mut self, now: Nanos, pages: &[PageKey]) {
         if self.config.allocation != Allocation::Delayed {
             return;
         }
@@ -134,7 +134,7 @@ impl Computer {
 
     /// Queues pages that go without being chosen.
     fn queue_pages(&mut self, now: Nanos, pages: &mut Vec<PageKey>, reason: WriteReason) {
-        self.give_blocks(now, pages);
+        self.allocate_blocks(now, pages);
         for page in pages.drain(..) {
             self.policy.on(now, Event::Clean { page: self.files.policy_key(page) });
             let Some(block) = self.files.write_place(page) else { continue };
@@ -168,7 +168,7 @@ impl Computer {
     pub(super) fn sync_file(&mut self, client: u32, now: Nanos, file: FileId) -> u32 {
         let mut pages = std::mem::take(&mut self.keys);
         self.cache.dirty_of(file, &mut pages);
-        self.give_blocks(now, &pages);
+        self.allocate_blocks(now, &pages);
         let mut blocks = std::mem::take(&mut self.touched);
         self.files.all_metadata_of(file, &mut blocks);
         blocks.sort_unstable();
@@ -191,7 +191,7 @@ impl Computer {
         let mut pages = std::mem::take(&mut self.keys);
         self.all_dirty(&mut pages);
         if self.config.allocation == Allocation::Delayed {
-            self.give_blocks(now, &pages);
+            self.allocate_blocks(now, &pages);
             pages.clear();
             self.all_dirty(&mut pages);
         }
@@ -257,7 +257,7 @@ impl Computer {
         for what in arrived.drain(..) {
             wrote |= what.write;
             for page in &what.pages {
-                if what.write { self.wrote(*page, now) } else { self.came(*page, now) }
+                if what.write { self.wrote(*page, now) } else { self.page_read(*page, now) }
             }
             self.queue.recycle(what.pages);
         }
@@ -340,7 +340,7 @@ impl Computer {
                     // All that waited belonged to files that are gone: what is still dirty is chosen now.
                     continue;
                 }
-                return Err(self.stuck(now));
+                return Err(self.stuck_error(now));
             };
             now = next.max(now);
             self.collect(now);

@@ -132,9 +132,9 @@ pub struct Computer {
     /// When the journal commits next.
     next_commit: Option<Nanos>,
 
-    /// Pages that are on their way from the disk, and who waits for them.
+    /// Pages that are being read from the disk, and the clients that wait for them.
     reading: FxHashMap<PageKey, Waiters>,
-    /// Who waits for pages to reach the disk.
+    /// The clients that wait for pages to reach the disk.
     syncing: FxHashMap<PageKey, Waiters>,
     /// Pages to be written again as soon as the write under way is done.
     deferred: FxHashMap<PageKey, Waiting>,
@@ -297,7 +297,7 @@ impl Computer {
                 && at <= now
             {
                 self.ready.pop();
-                now = self.go_on(client, at.max(now), workload)?;
+                now = self.run_client(client, at.max(now), workload)?;
             }
             if let Some(error) = self.error.take() {
                 return Err(error);
@@ -336,7 +336,7 @@ impl Computer {
         let others = client.is_some() || disk.is_some();
         let timer = self.next_timer().filter(|_| self.cache.counts().dirty > 0 || (looked_for && others));
         let next = [client, disk, timer].into_iter().flatten().min();
-        next.map(|next| next.max(now)).ok_or_else(|| self.stuck(now))
+        next.map(|next| next.max(now)).ok_or_else(|| self.stuck_error(now))
     }
 
     /// The periodic write-back, or the journal's next commit.
@@ -349,7 +349,7 @@ impl Computer {
         self.cpu_free = self.cpu_free.max(now) + time;
     }
 
-    fn stuck(&self, now: Nanos) -> RunError {
+    fn stuck_error(&self, now: Nanos) -> RunError {
         RunError::Stuck {
             clients: self.running,
             now,
@@ -378,9 +378,8 @@ impl Computer {
         }
     }
 
-    /// The client goes on at `now`, with one step after the other for as long as nothing else happens before. Returns
-    /// the time it is then.
-    fn go_on(&mut self, client: u32, now: Nanos, workload: &mut dyn Workload) -> Result<Nanos, RunError> {
+    /// Runs the client from `now` on, step by step, until another event comes first. Returns the time then.
+    fn run_client(&mut self, client: u32, now: Nanos, workload: &mut dyn Workload) -> Result<Nanos, RunError> {
         let mut now = now;
         loop {
             let id = ClientId(client);
@@ -403,7 +402,7 @@ impl Computer {
                 }
                 Verdict::Done(cost) => {
                     let step = self.clients[client as usize].step.take();
-                    let at = self.spend(step, now, cost);
+                    let at = self.finish_time(step, now, cost);
                     if let Some(step) = step {
                         self.counters.step(&step, self.clients[client as usize].began, at);
                     }
@@ -421,8 +420,8 @@ impl Computer {
         }
     }
 
-    /// When a step that costs so much is done: thinking takes a client's own time, all else the one processor's.
-    fn spend(&mut self, step: Option<crate::workload::FileOperation>, now: Nanos, cost: Nanos) -> Nanos {
+    /// The time at which a step of this cost ends. Thinking takes the client's own time, other steps the processor's.
+    fn finish_time(&mut self, step: Option<crate::workload::FileOperation>, now: Nanos, cost: Nanos) -> Nanos {
         if matches!(step, Some(crate::workload::FileOperation::Think { .. })) {
             return now + cost;
         }

@@ -9,8 +9,8 @@ use super::step::METADATA_ROOM;
 use super::{Computer, RunError, Waiters, WriteLog};
 
 impl Computer {
-    /// Passes on the changes of the page cache.
-    pub(super) fn tell_policy(&mut self, now: Nanos) {
+    /// Passes the changes of the page cache to the policy.
+    pub(super) fn notify_policy(&mut self, now: Nanos) {
         let mut changes = std::mem::take(&mut self.changes);
         self.charge_zone_pages(now, &changes);
         for change in changes.drain(..) {
@@ -55,9 +55,9 @@ impl Computer {
     pub(super) fn write_page(&mut self, now: Nanos, page: PageKey) {
         let access = self.cache.write(now, page, &mut self.changes);
         self.counters.peak_dirty = self.counters.peak_dirty.max(self.cache.counts().unwritten);
-        self.tell_policy(now);
+        self.notify_policy(now);
         if access == Access::Full {
-            self.give_blocks(now, &[page]);
+            self.allocate_blocks(now, &[page]);
             if let Some(block) = self.files.block_of(page) {
                 self.queue.write_through(block, page);
             }
@@ -73,8 +73,8 @@ impl Computer {
         }
     }
 
-    /// The file's pages from one index on are about to be removed: nobody who knew would have written them.
-    pub(super) fn foretell_end(&mut self, now: Nanos, file: FileId, from: PageIndex) {
+    /// Records, for the policy with foresight, that the file's pages from `from` on are about to be removed: writing them was needless.
+    pub(super) fn record_end_of_pages(&mut self, now: Nanos, file: FileId, from: PageIndex) {
         if self.log.is_none() && self.foresight.is_none() {
             return;
         }
@@ -104,11 +104,11 @@ impl Computer {
         let staged = self.files.staged_pages() > 0;
         let dropped = |change: &&Change| matches!(change, Change::Dropped { .. });
         let reclaimed = if staged { self.changes.iter().filter(dropped).count() as u64 } else { 0 };
-        self.tell_policy(now);
+        self.notify_policy(now);
         if staged && reclaimed + short > 0 {
             let leave = self.files.pressure(reclaimed, self.cache.counts().pages, short);
             let left = self.transform_while_there_is_room(now, &leave);
-            self.files.still_owed(left);
+            self.files.carry_over_owed(left);
         }
     }
 
@@ -124,7 +124,7 @@ impl Computer {
                 if !self.reading.contains_key(&page) {
                     self.missing.push((block, page));
                 }
-                self.want(page, client);
+                self.wait_for_page(page, client);
             }
             self.files.now_on_disk(block);
             self.write_page(now, page);
@@ -134,7 +134,7 @@ impl Computer {
     }
 
     /// The client waits for the page, which is about to be read or is being read already.
-    fn want(&mut self, page: PageKey, client: Option<u32>) {
+    fn wait_for_page(&mut self, page: PageKey, client: Option<u32>) {
         let waiters: &mut Waiters = self.reading.entry(page).or_default();
         if let Some(client) = client {
             waiters.push(client);
@@ -168,7 +168,7 @@ impl Computer {
             if !self.reading.contains_key(&page) {
                 self.missing.push((block, page));
             }
-            self.want(page, Some(client));
+            self.wait_for_page(page, Some(client));
             self.read_missing();
         }
     }
@@ -189,7 +189,7 @@ impl Computer {
             }
             self.request(page, Some(client), now);
         }
-        self.tell_policy(now);
+        self.notify_policy(now);
         self.read_ahead(client, now, file, first, end, file_pages);
         self.read_missing();
     }
@@ -211,10 +211,10 @@ impl Computer {
     /// Puts a page that is not in memory on the list to read, unless it is on its way or has no block.
     fn request(&mut self, page: PageKey, client: Option<u32>, now: Nanos) {
         if self.reading.contains_key(&page) {
-            self.want(page, client);
+            self.wait_for_page(page, client);
         } else if let Some(block) = self.files.block_of(page) {
             self.missing.push((block, page));
-            self.want(page, client);
+            self.wait_for_page(page, client);
         } else {
             // A hole: a page of zeros.
             let _ = self.cache.fill(now, page, &mut self.changes);
@@ -244,10 +244,10 @@ impl Computer {
         }
     }
 
-    /// A page came from disk.
-    pub(super) fn came(&mut self, page: PageKey, now: Nanos) {
+    /// Handles a page that was read from disk.
+    pub(super) fn page_read(&mut self, page: PageKey, now: Nanos) {
         let waiters = self.reading.remove(&page).unwrap_or_default();
-        // Where there is no room the reader gets the page all the same; it is not kept.
+        // Where there is no room the reader gets the page too, but it is not kept.
         let _ = if waiters.is_empty() {
             self.cache.fill_ahead(page, &mut self.changes)
         } else {
@@ -270,7 +270,7 @@ impl Computer {
     pub(super) fn transform_while_there_is_room(&mut self, now: Nanos, mut files: &[FileId]) -> u64 {
         while let [file, rest @ ..] = files {
             let room = self.cache.make_room(METADATA_ROOM, &mut self.changes).is_ok();
-            self.tell_policy(now);
+            self.notify_policy(now);
             let counts = self.cache.counts();
             if !room && counts.dirty + counts.write_back > 0 {
                 break;

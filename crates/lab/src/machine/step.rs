@@ -241,7 +241,7 @@ impl Computer {
                     if let Some(inode) = self.files.inode_of(file) {
                         self.policy.on(now, Event::Truncate { file: inode, from });
                     }
-                    self.foretell_end(now, file, from);
+                    self.record_end_of_pages(now, file, from);
                     self.cache.truncate(file, from, &mut self.changes);
                     self.changes.clear();
                 }
@@ -258,7 +258,7 @@ impl Computer {
                 if let Some(inode) = self.files.inode_of(file) {
                     self.policy.on(now, Event::Delete { file: inode });
                 }
-                self.foretell_end(now, file, PageIndex(0));
+                self.record_end_of_pages(now, file, PageIndex(0));
                 self.cache.delete(file, &mut self.changes);
                 self.changes.clear();
                 let deleted = self.files.delete(file, &mut touched);
@@ -294,6 +294,6 @@ impl Computer {
             self.files.no_longer_on_disk(block);
         }
         self.touched = forgotten;
-        self.tell_policy(now);
+        self.notify_policy(now);
     }
 }

@@ -18,11 +18,11 @@ const IDLE: Nanos = Nanos::from_secs(60);
 pub struct Summary {
     /// Records.
     pub records: u64,
-    /// Those that write.
+    /// Requests that write.
     pub writes: u64,
-    /// Those that read.
+    /// Requests that read.
     pub reads: u64,
-    /// Those that discard.
+    /// Requests that discard.
     pub discards: u64,
     /// Bytes written.
     pub written: ByteSize,
@@ -66,7 +66,7 @@ fn total<S: serde::Serializer>(skipped: &Skipped, serializer: S) -> Result<S::Ok
     serializer.serialize_u64(skipped.total())
 }
 
-/// Tells one list of records from another; no help against who wants them to have the same.
+/// Distinguishes lists of records. It is no protection against deliberate collisions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Digest(u64);
 

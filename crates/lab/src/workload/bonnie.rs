@@ -262,7 +262,7 @@ impl Play for Bonnie {
         Some(f64::from(self.test as u8) / f64::from(Test::End as u8))
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let seeker = client.0 as usize;
         if self.test == Test::Seek && self.seek(script) {
             return ScriptStep::On;

@@ -78,7 +78,7 @@ impl Play for Backup {
         Some(1.0 - self.sizes.len() as f64 / self.files as f64)
     }
 
-    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         if self.left_here == 0 {
             let Some(branch) = self.tree.next() else {
                 return ScriptStep::Done;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use umbrella_units::{ByteSize, FileId, Nanos};
 
-use super::dbench_load::{Call, Load, PathNo, parse, stand_in};
+use super::dbench_load::{Call, Load, PathNo, built_in_load, parse};
 use super::entry::{BoxedWorkload, WorkloadEntry};
 use super::kinds::{CLIENTS, param};
 use super::params::ParamKind;
@@ -108,7 +108,7 @@ fn read_load(path: &str) -> std::io::Result<String> {
 fn load(params: &Params) -> Result<(Load, Option<String>), WorkloadError> {
     let path = params.path("load");
     if path == STAND_IN {
-        return Ok((stand_in(), None));
+        return Ok((built_in_load(), None));
     }
     match read_load(path) {
         Ok(text) => match parse(&text) {
@@ -120,14 +120,14 @@ fn load(params: &Params) -> Result<(Load, Option<String>), WorkloadError> {
                 "dbench: {path} is missing, so a synthetic load of the same mix runs (install the package dbench, or \
                 give load=PATH)"
             );
-            Ok((stand_in(), Some(warning)))
+            Ok((built_in_load(), Some(warning)))
         }
         Err(source) => Err(WorkloadError::LoadFile { workload: ENTRY.name, path: Path::new(path).to_owned(), source }),
     }
 }
 
 impl DbenchClient {
-    fn thing(&mut self, path: PathNo) -> &mut NameTarget {
+    fn target_mut(&mut self, path: PathNo) -> &mut NameTarget {
         &mut self.things[path.0 as usize]
     }
 
@@ -144,9 +144,9 @@ impl DbenchClient {
     }
 
     fn remove(&mut self, path: PathNo, script: &mut Script) {
-        if let NameTarget::File { file, .. } = *self.thing(path) {
+        if let NameTarget::File { file, .. } = *self.target_mut(path) {
             script.delete(file);
-            *self.thing(path) = NameTarget::Nothing;
+            *self.target_mut(path) = NameTarget::Nothing;
         }
     }
 
@@ -158,25 +158,25 @@ impl DbenchClient {
             self.remove(path, script);
         }
         for &path in inside.iter().rev() {
-            let NameTarget::Directory(dir) = *self.thing(path) else {
+            let NameTarget::Directory(dir) = *self.target_mut(path) else {
                 continue;
             };
             // A file that was made here and now has a name elsewhere still counts as being here.
             if !self.things.iter().any(|thing| matches!(thing, NameTarget::File { home, .. } if *home == dir)) {
                 script.delete(dir);
             }
-            *self.thing(path) = NameTarget::Nothing;
+            *self.target_mut(path) = NameTarget::Nothing;
         }
     }
 
     /// The file at the name, made if nothing is there; `None` when a directory is. With its size, to be changed.
     fn make(&mut self, load: &Load, ids: &mut Ids, path: PathNo, script: &mut Script) -> Option<(FileId, &mut u64)> {
-        if let NameTarget::Nothing = *self.thing(path) {
+        if let NameTarget::Nothing = *self.target_mut(path) {
             let (file, home) = (ids.next(), self.dir_of(load, path));
             script.step(FileOperation::Create { file, dir: home });
-            *self.thing(path) = NameTarget::File { file, size: 0, home };
+            *self.target_mut(path) = NameTarget::File { file, size: 0, home };
         }
-        match self.thing(path) {
+        match self.target_mut(path) {
             NameTarget::File { file, size, .. } => Some((*file, size)),
             NameTarget::Directory(_) | NameTarget::Nothing => None,
         }
@@ -185,10 +185,10 @@ impl DbenchClient {
     fn call(&mut self, call: Call, load: &Load, ids: &mut Ids, flush: bool, script: &mut Script) {
         match call {
             Call::Mkdir(path) => {
-                if let NameTarget::Nothing = *self.thing(path) {
+                if let NameTarget::Nothing = *self.target_mut(path) {
                     let dir = ids.next();
                     script.mkdir(dir, self.dir_of(load, path));
-                    *self.thing(path) = NameTarget::Directory(dir);
+                    *self.target_mut(path) = NameTarget::Directory(dir);
                 }
             }
             Call::Create { path, empties } => {
@@ -201,7 +201,7 @@ impl DbenchClient {
                 }
             }
             Call::Read { path, offset, size } => {
-                if let NameTarget::File { file, size: end, .. } = *self.thing(path)
+                if let NameTarget::File { file, size: end, .. } = *self.target_mut(path)
                     && offset < end
                 {
                     let size = u64::from(size).min(end - offset);
@@ -216,16 +216,16 @@ impl DbenchClient {
                 }
             }
             Call::Flush(path) => {
-                if let (true, NameTarget::File { file, .. }) = (flush, *self.thing(path)) {
+                if let (true, NameTarget::File { file, .. }) = (flush, *self.target_mut(path)) {
                     script.step(FileOperation::Fsync { file });
                 }
             }
             Call::Delete(path) => self.remove(path, script),
             Call::Rename { from, to } => {
-                if let (true, moved @ NameTarget::File { .. }) = (from != to, *self.thing(from)) {
+                if let (true, moved @ NameTarget::File { .. }) = (from != to, *self.target_mut(from)) {
                     self.remove(to, script);
-                    *self.thing(to) = moved;
-                    *self.thing(from) = NameTarget::Nothing;
+                    *self.target_mut(to) = moved;
+                    *self.target_mut(from) = NameTarget::Nothing;
                 }
             }
             Call::DeleteTree(top) => self.remove_tree(load, top, script),
@@ -258,7 +258,7 @@ impl Play for Dbench {
         self.clients.len() as u32
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let client = &mut self.clients[client.0 as usize];
         let call = self.load.calls[client.at];
         client.at = (client.at + 1) % self.load.calls.len();

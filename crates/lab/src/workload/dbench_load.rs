@@ -204,7 +204,7 @@ const EDITS: u32 = 16_000;
 /// - 16,000 deletions, 5,550 flushes, 3,360 renames
 /// - 124,000 reads of 12 KB on average: two thirds of 4 KiB, an eighth of 60 KiB
 /// - 39,500 writes of 26 KB on average: a third of 64 KiB, a fourth of 4 KiB, a fifth of one byte
-pub(super) fn stand_in() -> Load {
+pub(super) fn built_in_load() -> Load {
     let mut rng = Rng::new(Seed(0), "dbench stand-in", 0);
     let mut names = Names::default();
     let top = names.number("\\clients\\client1");

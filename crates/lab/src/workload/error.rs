@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::near;
+use crate::suggest;
 
 /// A workload that cannot be made.
 #[derive(Debug, Error)]
 pub enum WorkloadError {
     /// Nobody knows the name.
-    #[error("there is no workload {name:?}{} (known: {known})", near(name, known))]
+    #[error("there is no workload {name:?}{} (known: {known})", suggest(name, known))]
     UnknownWorkload {
         /// What was asked for.
         name: String,
@@ -18,7 +18,7 @@ pub enum WorkloadError {
         known: String,
     },
     /// The workload has no such parameter.
-    #[error("{workload} has no parameter {param:?}{} (known: {known})", near(param, known))]
+    #[error("{workload} has no parameter {param:?}{} (known: {known})", suggest(param, known))]
     UnknownParam {
         /// The workload.
         workload: &'static str,

@@ -69,7 +69,7 @@ impl Pool {
         Some(self.0.swap_remove(at))
     }
 
-    fn give(&mut self, place: usize) {
+    fn release_file(&mut self, place: usize) {
         self.0.push(place);
     }
 }
@@ -169,8 +169,8 @@ impl Fileserver {
         self.dirs = above;
     }
 
-    /// Chooses the next file to work on, or nothing when there is none that nobody else works on.
-    fn flow(&mut self, thread: usize, script: &mut Script) {
+    /// Chooses the next file to work on. Chooses nothing when other threads work on all files.
+    fn next_file(&mut self, thread: usize, script: &mut Script) {
         let Thread { rng, flow, busy } = &mut self.threads[thread];
         let now = *flow;
         *flow = now.after();
@@ -214,9 +214,9 @@ impl Play for Fileserver {
             place.file = self.ids.next();
             place.size = planned;
             script.create(place.file, dir, planned, planned);
-            self.filled.give(at);
+            self.filled.release_file(at);
         } else {
-            self.empty.give(at);
+            self.empty.release_file(at);
         }
         self.places.push(place);
         ScriptStep::On
@@ -226,15 +226,15 @@ impl Play for Fileserver {
         self.threads.len() as u32
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let thread = client.0 as usize;
         match self.threads[thread].busy.take() {
-            Some((place, true)) => self.filled.give(place),
-            Some((place, false)) => self.empty.give(place),
+            Some((place, true)) => self.filled.release_file(place),
+            Some((place, false)) => self.empty.release_file(place),
             None => {}
         }
         for _ in 0..5 {
-            self.flow(thread, script);
+            self.next_file(thread, script);
             if self.threads[thread].busy.is_some() {
                 return ScriptStep::On;
             }

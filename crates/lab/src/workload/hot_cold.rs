@@ -103,7 +103,7 @@ impl Play for HotCold {
         Some(1.0 - self.updates_left as f64 / self.wanted_updates.max(1) as f64)
     }
 
-    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let Some(left) = self.updates_left.checked_sub(1) else {
             return ScriptStep::Done;
         };

@@ -138,7 +138,7 @@ impl Play for Iozone {
         Some(done / (each * self.processes.len() as f64))
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let Process { rng, file, done } = &mut self.processes[client.0 as usize];
         if *done == self.records.saturating_mul(self.passes) {
             return ScriptStep::Done;

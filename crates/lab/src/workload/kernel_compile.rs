@@ -168,8 +168,8 @@ impl KernelCompile {
         output
     }
 
-    /// What has become possible now that the job has done its last task, if it falls to this job.
-    fn follow_up(&mut self, job: usize, script: &mut Script) -> Option<Task> {
+    /// The task that the job's last task has made possible, if this job does it.
+    fn next_task(&mut self, job: usize, script: &mut Script) -> Option<Task> {
         match self.tasks[job].take()? {
             Task::Compile(dir) => {
                 self.dirs[dir].left -= 1;
@@ -233,9 +233,9 @@ impl Play for KernelCompile {
         Some(self.next_source as f64 / self.sources.len().max(1) as f64)
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         let job = client.0 as usize;
-        if let Some(task) = self.follow_up(job, script) {
+        if let Some(task) = self.next_task(job, script) {
             self.tasks[job] = Some(task);
             return ScriptStep::On;
         }

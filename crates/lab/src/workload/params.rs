@@ -249,7 +249,7 @@ impl Scale {
         ByteSize(units.max(1) * unit.0)
     }
 
-    /// So much shorter; never nothing.
+    /// Shortened by this factor, but never to nothing.
     pub fn time(self, time: Nanos) -> Nanos {
         Nanos(((time.0 as f64 * self.0).round() as u64).max(1))
     }

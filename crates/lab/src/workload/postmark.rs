@@ -176,7 +176,7 @@ impl Play for Postmark {
         Some(part / 3.0)
     }
 
-    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         match self.phase {
             None => self.enter(Phase::Create, script),
             Some(Phase::Create) if self.to_create > 0 => {

@@ -135,8 +135,8 @@ pub(super) trait Play {
     /// How many clients there are.
     fn clients(&self) -> u32;
 
-    /// Adds what the client does next. It has done all that was said before.
-    fn play(&mut self, client: ClientId, now: Nanos, script: &mut Script) -> ScriptStep;
+    /// Adds the client's next steps. The client has finished all earlier ones.
+    fn next_steps(&mut self, client: ClientId, now: Nanos, script: &mut Script) -> ScriptStep;
 
     /// How much is done, 0 to 1, where no time limit says so.
     fn progress(&self) -> Option<f64> {
@@ -197,7 +197,7 @@ impl<P: Play> Workload for Scripted<P> {
             if let Some(step) = script.next() {
                 return Some(step);
             }
-            if self.play.play(client, now, script) == ScriptStep::Done {
+            if self.play.next_steps(client, now, script) == ScriptStep::Done {
                 return None;
             }
         }

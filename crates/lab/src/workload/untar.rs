@@ -144,7 +144,7 @@ impl Play for Untar {
         Some(self.at as f64 / self.archive_size as f64)
     }
 
-    fn play(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, _client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         if self.left_here == 0 {
             let Some(branch) = self.tree.get(self.dirs.len()).copied() else {
                 return ScriptStep::Done;

@@ -97,7 +97,7 @@ impl Play for Videoserver {
         self.readers + u32::from(self.wanted_passive > 0)
     }
 
-    fn play(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
+    fn next_steps(&mut self, client: ClientId, _now: Nanos, script: &mut Script) -> ScriptStep {
         if client.0 < self.readers {
             let film = self.active[client.0 as usize % self.active.len()];
             script.read(film, 0, self.size, self.io);

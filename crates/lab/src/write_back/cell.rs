@@ -48,7 +48,7 @@ pub enum WriteBackInput {
 impl WriteBackInput {
     /// A trace, looked through once.
     pub fn trace(path: PathBuf, open: OpenOptions, replay: ReplayOptions) -> Result<WriteBackInput, LabError> {
-        let summary = look_through(&path, &open).map_err(|source| LabError::Trace { path: path.clone(), source })?;
+        let summary = scan_trace(&path, &open).map_err(|source| LabError::Trace { path: path.clone(), source })?;
         if let Some(device) = replay.device.filter(|device| *device as usize >= summary.devices.len()) {
             return Err(LabError::NoSuchDevice { path, device, devices: summary.devices.len() });
         }
@@ -76,7 +76,7 @@ impl WriteBackInput {
     }
 }
 
-fn look_through(path: &std::path::Path, open: &OpenOptions) -> Result<Summary, TraceError> {
+fn scan_trace(path: &std::path::Path, open: &OpenOptions) -> Result<Summary, TraceError> {
     let mut reader = trace::open(path, open)?;
     let mut summary = Summary::default();
     for record in &mut reader {

@@ -1,4 +1,4 @@
-//! How large the disks are, for those who have to choose one, and parts of them.
+//! The sizes of the disks, for callers that choose one, and parts of disks.
 
 use std::fmt;
 use std::str::FromStr;

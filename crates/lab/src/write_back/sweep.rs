@@ -37,7 +37,7 @@ const MACHINE_PARAMETERS: &[&str] = &[
     "scale",
 ];
 
-/// Those of a trace's replay.
+/// The parameters of a trace's replay.
 const REPLAY_PARAMETERS: &[&str] = &["speed", "depth"];
 
 /// Values that a parameter takes, one after the other.

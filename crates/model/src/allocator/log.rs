@@ -38,7 +38,7 @@ impl Log {
         self.places.get(&page.file)?.get(&page.index).copied()
     }
 
-    /// The page is no more.
+    /// The page was removed.
     pub fn forget(&mut self, page: PageKey) {
         if let Some(places) = self.places.get_mut(&page.file) {
             places.remove(&page.index);

@@ -218,8 +218,8 @@ impl Ext2 {
         self.layout.blocks
     }
 
-    /// Sets the client that writes from now on. New files of different clients start at different places of their group
-    /// (by the process number, modulo sixteen).
+    /// Sets the client that writes next. New files of different clients start at different places of their group (by
+    /// the process number, modulo sixteen).
     pub fn set_writer(&mut self, client: u32) {
         if client == self.writer {
             return;

@@ -1,4 +1,4 @@
-//! What a page cache tells those who drive it.
+//! The changes that a page cache reports to its caller.
 
 use umbrella_units::PageKey;
 
@@ -57,10 +57,10 @@ pub enum Change {
     },
 }
 
-/// What became of a page whose turn to be written has come.
+/// The outcome for a page that was due to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteStart {
-    /// It goes to disk from now on.
+    /// It is on its way to disk.
     Begun,
     /// It is still on its way from before.
     Later,

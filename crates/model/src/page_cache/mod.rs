@@ -211,7 +211,7 @@ impl PageCache {
         self.drop_page(id);
     }
 
-    /// A dirty page goes to disk from now on. False if it is not dirty, or is still on its way from before. Stable
+    /// Begins the write of a dirty page to disk. False if it is not dirty, or is still on its way from before. Stable
     /// pages are off: the page may be written again meanwhile, and is dirty then, but goes to disk once at a time.
     pub fn begin_write_back(&mut self, page: PageKey) -> bool {
         let Some(id) = self.slab.find(page) else { return false };

@@ -120,7 +120,7 @@ impl<F> Inventory<F> {
         self.classes.get(class).map_or(&[], Vec::as_slice)
     }
 
-    /// From now on a unit may only be on those of its members that may stay.
+    /// Limits a unit to those of its members that may stay.
     fn narrow(&mut self, unit: usize, stays: impl Fn(usize) -> bool) {
         let Some(class) = self.units.get(unit).map(|unit| unit.class) else { return };
         let members = self.may_be_on(class);

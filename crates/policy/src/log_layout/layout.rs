@@ -113,7 +113,7 @@ pub struct Layout {
     pub(super) leaving: u32,
     /// Full segments that the log since the last checkpoint passes through.
     pub(super) fresh: Vec<SegmentNo>,
-    /// Those of them that the checkpoint under way covers.
+    /// Segments among them that the checkpoint under way covers.
     pub(super) covered: Vec<SegmentNo>,
 }
 

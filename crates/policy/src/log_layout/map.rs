@@ -274,7 +274,7 @@ impl LogicalMap {
         self.dirty.len()
     }
 
-    /// Takes the changed pages, in order; they count as unchanged from now on.
+    /// Takes the changed pages, in order. They count as unchanged then.
     pub fn take_dirty(&mut self) -> Vec<MapPage> {
         let mut dirty = std::mem::take(&mut self.dirty);
         dirty.sort_unstable();

@@ -15,7 +15,7 @@
 //!
 //! - A region with no free segment *borrows* from another one that has many, in a row. When the lender is short itself,
 //!   it first sends such guests home if their own region has room again.
-//! - A region is not cleaned in vain. It borrows rather than take a victim that is much fuller than the emptiest
+//! - A region is not cleaned without gain. It borrows rather than take a victim that is much fuller than the emptiest
 //!   segment anywhere. Victims with more than 95 % live are left alone until nothing else is left.
 //! - [`Room`] says how much has to be kept back so that cleaning can always go on.
 //!

@@ -8,8 +8,8 @@
 //!   share of the disk's time and no more. The share grows to all of it at the reserve ([`CleanerPolicy::rest`]).
 //! - Over the same stretch each write is held back for a growing part of what it costs to clean as much as it took
 //!   ([`CleanerPolicy::hold_back`]). At the reserve writes wait until something is free.
-//! - A checkpoint is due when the log since the last one would take long to read after a crash. It is also due when so
-//!   much of the map is changed that little more can be. In quiet times it is also made when it frees segments.
+//! - A checkpoint is due when the log since the last one would take long to read after a crash. It is also due when
+//!   little more of the map may change. In quiet times it is also made when it frees segments.
 //!
 //! The toll, from 0 at the low mark to 1 at the reserve, is [`Layout::toll`].
 
@@ -153,8 +153,8 @@ impl CleanerPolicy {
         !rotational && self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
     }
 
-    /// How long the cleaner rests after it has used the disk for `worked`: not at all when nobody else wants the disk,
-    /// or somebody waits for room.
+    /// How long the cleaner rests after it has used the disk for `worked`: not at all while no other request waits for
+    /// the disk, or a write waits for room.
     pub fn rest(&self, layout: &Layout, standing: &LogUsage, worked: Nanos) -> Nanos {
         if self.is_quiet(standing) || standing.waiting > 0 {
             return Nanos(0);

@@ -11,7 +11,7 @@ use super::table::{Segment, State};
 /// A chunk that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FoundChunk {
-    /// Who wrote it.
+    /// Its writer.
     pub stream: Stream,
     /// Its segment.
     pub segment: SegmentNo,

@@ -118,7 +118,7 @@ pub struct Rules {
     pub(super) ask_late: bool,
 }
 
-/// What of files any rule looks at, for those who would have to find it out.
+/// The facts of files that any rule uses, so that callers collect no others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Asked {

@@ -106,7 +106,8 @@ impl Set {
         (group.together_full == TogetherFull::NoRoom).then_some(Pick::TogetherFull(holder))
     }
 
-    /// Those of `members`, which have room, that count by the directories they have. None: all count.
+    /// Those of `members`, which have room, that the spread allows because of the directories they have. None: all
+    /// count.
     fn narrow_down<'a>(
         &self,
         narrow: Narrow,
@@ -137,7 +138,7 @@ impl Set {
 }
 
 impl<'a> SpreadRequest<'a> {
-    /// Those that take new files.
+    /// Members that take new files.
     fn open(&self, members: &[BranchId]) -> impl Iterator<Item = MemberView<'a>> {
         let branches = self.branches;
         members.iter().filter_map(move |&id| Some((id, view(branches, id).filter(|view| view.takes_new())?)))

@@ -36,7 +36,7 @@ pub trait Timeout: Send {
     /// Learns from a period of idleness that has ended: the timeout that it had, and how long it was.
     fn learn(&mut self, _timeout: Option<Nanos>, _idle: Nanos) {}
 
-    /// Sleeping costs this from now on; what was learned stays.
+    /// Sets the cost of sleeping. What was learned stays.
     fn set_costs(&mut self, _costs: Costs) {}
 }
 

@@ -106,7 +106,7 @@ impl Staging {
         self.config
     }
 
-    /// Another configuration holds from now on. Files that wait leave no later than at the new age from now.
+    /// Applies another configuration. Files that wait leave no later than at the new age from now.
     pub fn configure(&mut self, now: Nanos, config: Config) {
         self.config = config;
         let latest = now + config.max_age;

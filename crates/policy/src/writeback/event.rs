@@ -35,7 +35,7 @@ pub enum Event {
         /// Which page.
         page: PageKey,
     },
-    /// The page was written, or will be, by somebody else: the periodic write-back, an fsync, reclaim.
+    /// The page was written, or will be, without the policy: the periodic write-back, an fsync, reclaim.
     Clean {
         /// Which page.
         page: PageKey,

@@ -1,7 +1,7 @@
 //! Figure 4.1: the cost of staging when files are only created.
 //!
 //! The processor's part of it is the scan of the directory:
-//! - Making a file in ext2 searches for its name in vain, and then for room.
+//! - Making a file in ext2 searches for its name without finding it, and then for room.
 //! - Making one in staging searches for its name among those on disk.
 //! - Moving it searches for room.
 //!

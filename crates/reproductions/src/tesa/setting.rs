@@ -116,7 +116,7 @@ pub(super) fn on_all(policies: &[String], effort: Effort) -> Result<Vec<WriteBac
     Ok(grid(WORKLOADS.iter().copied(), policies, effort))
 }
 
-/// Those that section IV-E calls write dominated.
+/// The workloads that section IV-E calls write dominated.
 pub(super) fn writing() -> impl Iterator<Item = Work> {
     WORKLOADS.iter().copied().filter(|work| work.writes)
 }

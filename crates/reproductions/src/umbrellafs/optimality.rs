@@ -74,7 +74,7 @@ pub(super) fn cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
     Ok(cells)
 }
 
-/// Those of the traces that are there.
+/// The traces that exist.
 fn traces(folder: &Path) -> Vec<PathBuf> {
     TRACES.iter().map(|name| folder.join(name)).filter(|path| path.exists()).collect()
 }

@@ -15,7 +15,7 @@ pub(super) struct Dirtied {
 }
 
 impl Dirtied {
-    /// One more range.
+    /// Adds a range.
     pub(super) fn add(&mut self, file: FileKey, range: PageRange) {
         self.pages += range.pages.0;
         let files = &mut self.files;
@@ -28,7 +28,7 @@ impl Dirtied {
         }
     }
 
-    /// The files in the order in which they came, the pages of each in order and once, neighbours in one range.
+    /// The files in order of arrival. The pages of each are sorted and unique, with adjacent pages in one range.
     pub(super) fn in_order(self) -> impl Iterator<Item = (FileKey, PageRange)> {
         self.files.into_iter().flat_map(|(file, mut ranges)| {
             ranges.sort_unstable_by_key(|range| range.first);

@@ -110,7 +110,7 @@ const SUBVOLUME: i32 = 0x4d;
 const FIRST_FREE: u64 = 256;
 
 impl Template {
-    /// From the handle of the root, whose number is known.
+    /// Derives the template from the handle of the root, whose inode number is known.
     pub(super) fn of(root: &FileHandle, number: FileId) -> Option<Template> {
         let word = |at: usize| Some(u64::from_ne_bytes(root.bytes.get(at..at + 8)?.try_into().ok()?));
         let short = || Some(u64::from(u32::from_ne_bytes(root.bytes.get(..4)?.try_into().ok()?)));

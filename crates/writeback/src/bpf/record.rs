@@ -56,8 +56,8 @@ fn long(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// What a `struct record` says; none for one that no program writes.
-pub(super) fn seen(record: &[u8]) -> Option<KernelReport> {
+/// Parses a `struct record`. `None` if no BPF program writes such a record.
+pub(super) fn parse(record: &[u8]) -> Option<KernelReport> {
     let (file, what) = (key(record)?, word(record, 12)?);
     let (index, at) = (long(record, 16)?, Nanos(long(record, 24)?));
     match what {

@@ -31,7 +31,7 @@ impl Source {
         let arrived = Arc::new(Mutex::new(Vec::new()));
         let to = Arc::clone(&arrived);
         let take = move |record: &[u8]| {
-            to.lock().extend(record::seen(record));
+            to.lock().extend(record::parse(record));
             0
         };
         let ring = {

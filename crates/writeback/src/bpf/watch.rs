@@ -173,8 +173,8 @@ impl Watch {
             self.told.lost = lost.records;
             self.lost = lost;
         }
-        self.look_through()?;
-        self.give_way(KernelDirty::read());
+        self.inspect_queue()?;
+        self.pause_while_kernel_writes(KernelDirty::read());
         if self.checked.elapsed() >= CHECK_EVERY {
             if !self.mounted.is_mounted() {
                 return Err(WatchError::Unmounted { path: self.mounted.path().to_owned() });
@@ -187,7 +187,7 @@ impl Watch {
     }
 
     /// Step 4.
-    fn give_way(&mut self, kernel: Option<KernelDirty>) {
+    fn pause_while_kernel_writes(&mut self, kernel: Option<KernelDirty>) {
         let overloaded = kernel.is_some_and(|kernel| kernel.dirty > kernel.background);
         if overloaded {
             self.flusher.pause();
@@ -219,14 +219,14 @@ impl Watch {
         self.told.dirtied.0 += dirtied.pages * PAGE_BYTES;
         self.busy = taken > 0;
         for (file, range) in dirtied.in_order() {
-            self.wrote(file, range);
+            self.note_written(file, range);
         }
         for file in written {
-            self.suspect(file);
+            self.enqueue_check(file);
         }
     }
 
-    fn wrote(&mut self, file: FileKey, range: PageRange) {
+    fn note_written(&mut self, file: FileKey, range: PageRange) {
         if self.files.get(&file.file).is_some_and(|known| known.generation != file.generation) {
             self.flusher.deleted(file.file);
             self.files.remove(&file.file);
@@ -237,7 +237,7 @@ impl Watch {
                 self.told.ignored.0 += range.pages.0 * PAGE_BYTES;
                 return;
             }
-            self.remember(file, handle);
+            self.note_handle(file, handle);
         }
         if let Some(known) = self.files.get_mut(&file.file) {
             known.end = known.end.max(range.end());
@@ -246,7 +246,7 @@ impl Watch {
         }
     }
 
-    fn remember(&mut self, file: FileKey, handle: FileHandle) {
+    fn note_handle(&mut self, file: FileKey, handle: FileHandle) {
         self.lives += 1;
         let now = Instant::now();
         let known = WatchedFile {
@@ -262,7 +262,7 @@ impl Watch {
         self.turns.push_back(QueuedFile { file, life: self.lives });
     }
 
-    fn suspect(&mut self, file: FileKey) {
+    fn enqueue_check(&mut self, file: FileKey) {
         let known = self.files.get_mut(&file.file).filter(|known| known.generation == file.generation);
         if let Some(known) = known.filter(|known| !known.suspect) {
             known.suspect = true;
@@ -275,7 +275,7 @@ impl Watch {
     }
 
     /// Step 2.
-    fn look_through(&mut self) -> Result<(), WatchError> {
+    fn inspect_queue(&mut self) -> Result<(), WatchError> {
         if self.lost.records == self.lost.unnoted {
             return Ok(());
         }
@@ -290,7 +290,7 @@ impl Watch {
             let mut found = Vec::new();
             scan::dirty_ranges(opened.as_fd(), SCAN_TIME, &mut found);
             for range in found {
-                self.wrote(file, range);
+                self.note_written(file, range);
             }
         }
         Ok(())
@@ -338,7 +338,7 @@ impl Watch {
         let (handle, end, expired) = (known.handle.clone(), known.end, known.written.elapsed() > EXPIRED);
         let file = turn.file.file;
         let mark = self.flusher.mark();
-        match self.look_at(&handle, file, end) {
+        match self.inspect_file(&handle, file, end) {
             Ok(FileCheck::Gone) => {
                 self.flusher.deleted(file);
                 self.files.remove(&file);
@@ -353,7 +353,7 @@ impl Watch {
         }
     }
 
-    fn look_at(&mut self, handle: &FileHandle, file: FileId, end: PageIndex) -> io::Result<FileCheck> {
+    fn inspect_file(&mut self, handle: &FileHandle, file: FileId, end: PageIndex) -> io::Result<FileCheck> {
         let opened = match self.open(handle) {
             Err(error) if error.raw_os_error() == Some(libc::ESTALE) => return Ok(FileCheck::Gone),
             opened => opened?,

@@ -73,7 +73,7 @@ impl Window {
 struct GateState {
     waiting: VecDeque<Waiter>,
     thresholds: Thresholds,
-    /// The last writer that was let go: when, and how many pages it wrote.
+    /// The last writer that was released: when, and how many pages it wrote.
     last: (Instant, Pages),
     /// Pages a second.
     rate: Option<f64>,
@@ -210,14 +210,14 @@ impl Gate {
         }
     }
 
-    /// All go, from now on.
+    /// Releases all writers, now and later.
     pub(crate) fn stop(&self) {
         self.state.lock().stopped = true;
         self.changed.notify_one();
     }
 
-    /// Lets writers go until the flusher stops, and calls `tick` now and then. With nothing dirty, and nobody who
-    /// waits, it sleeps.
+    /// Lets writers go until the flusher stops, and calls `tick` now and then. It sleeps while nothing is dirty and
+    /// nobody waits.
     pub(crate) fn run(&self, tick: impl Fn()) {
         let mut ticked = Instant::now();
         loop {
@@ -247,7 +247,7 @@ impl Gate {
 }
 
 impl GateState {
-    /// Those whose turn has come; when it is nobody's, how long until the next look.
+    /// Returns the writers whose turn has come, or else the time until the next check.
     fn due(&mut self, level: Pages, now: Instant, patience: Duration) -> (Vec<Waiter>, Duration) {
         let Some(first) = self.waiting.front() else { return (Vec::new(), TICK) };
         let patient_until = self.progress.max(first.since) + patience;

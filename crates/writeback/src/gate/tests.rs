@@ -1,4 +1,4 @@
-//! Who goes when. Times are handed in, or only bound how long a test may last.
+//! When writers are released. Times are handed in, or only bound how long a test may last.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};

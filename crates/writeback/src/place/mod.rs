@@ -39,13 +39,13 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// The page from which the file system has to be asked before a write at `page` can be placed; `None`: no need.
-    pub(crate) fn ask_from(&self, page: PageIndex, now: Nanos) -> Option<PageIndex> {
+    /// The first page from which the file system has to map a write at `page`; `None` if its place is known.
+    pub(crate) fn first_unmapped(&self, page: PageIndex, now: Nanos) -> Option<PageIndex> {
         if page >= self.to && page.0 - self.to.0 < WINDOW && self.to > self.from {
-            return Some(if self.in_pieces && page.0 - self.to.0 > NEAR { Places::near(page) } else { self.to });
+            return Some(if self.in_pieces && page.0 - self.to.0 > NEAR { Places::align_down(page) } else { self.to });
         }
         if !(self.from..self.to).contains(&page) {
-            return Some(if self.in_pieces { Places::near(page) } else { PageIndex(page.0 - page.0 % WINDOW) });
+            return Some(if self.in_pieces { Places::align_down(page) } else { PageIndex(page.0 - page.0 % WINDOW) });
         }
         if self.mapped(page).is_some() || !(self.stale || now.since(self.asked) > OLD) {
             return None;
@@ -53,12 +53,12 @@ impl Places {
         Some(self.before(page).map_or(self.from, |extent| extent.pages.first.max(self.from)))
     }
 
-    fn near(page: PageIndex) -> PageIndex {
+    fn align_down(page: PageIndex) -> PageIndex {
         PageIndex(page.0.saturating_sub(NEAR))
     }
 
-    /// Takes an answer in: all about the pages from `from` up to `to`.
-    pub(crate) fn learn(&mut self, from: PageIndex, to: PageIndex, found: &[Mapped], now: Nanos) {
+    /// Records the file system's answer about the pages from `from` up to `to`.
+    pub(crate) fn record_places(&mut self, from: PageIndex, to: PageIndex, found: &[Mapped], now: Nanos) {
         let joins = (self.from..=self.to).contains(&from) && self.extents.len() + found.len() <= MOST_EXTENTS;
         // An extent that begins before `from` is given whole.
         let start = found.first().map_or(from, |first| first.pages.first.min(from));
@@ -89,7 +89,7 @@ impl Places {
         }
     }
 
-    /// Nothing is known any more.
+    /// Forgets all places.
     pub(crate) fn forget(&mut self) {
         *self = Places { promise: self.promise, ..Places::default() };
     }

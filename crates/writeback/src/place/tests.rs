@@ -19,7 +19,7 @@ const ALL: PageIndex = PageIndex(u64::MAX);
 #[test]
 fn a_page_lies_where_its_extent_does() {
     let mut places = Places::default();
-    places.learn(PageIndex(0), ALL, &[mapped(0, 4, 100), mapped(4, 4, 500)], Nanos(0));
+    places.record_places(PageIndex(0), ALL, &[mapped(0, 4, 100), mapped(4, 4, 500)], Nanos(0));
     let at = |places: &mut Places, page| places.block_of(FileId(1), PageIndex(page), &mut promises()).0;
     assert_eq!([0, 3, 4, 7].map(|page| at(&mut places, page)), [100, 103, 500, 503]);
 }
@@ -27,7 +27,7 @@ fn a_page_lies_where_its_extent_does() {
 #[test]
 fn a_page_without_a_place_is_expected_behind_the_last_that_has_one() {
     let mut places = Places::default();
-    places.learn(PageIndex(0), ALL, &[mapped(0, 4, 100)], Nanos(0));
+    places.record_places(PageIndex(0), ALL, &[mapped(0, 4, 100)], Nanos(0));
     assert_eq!(places.block_of(FileId(1), PageIndex(9), &mut promises()), BlockNo(109));
 }
 
@@ -42,19 +42,19 @@ fn files_without_any_place_are_expected_side_by_side_where_their_inodes_are() {
 fn the_file_system_is_asked_again_only_when_it_may_know_more() {
     let mut places = Places::default();
     let (page, soon) = (PageIndex(9), Nanos::from_millis(10));
-    assert_eq!(places.ask_from(page, soon), Some(PageIndex(0)));
-    places.learn(PageIndex(0), ALL, &[mapped(0, 4, 100)], Nanos(0));
-    assert_eq!(places.ask_from(page, soon), None);
-    assert_eq!(places.ask_from(page, Nanos::from_secs(9)), Some(PageIndex(0)));
+    assert_eq!(places.first_unmapped(page, soon), Some(PageIndex(0)));
+    places.record_places(PageIndex(0), ALL, &[mapped(0, 4, 100)], Nanos(0));
+    assert_eq!(places.first_unmapped(page, soon), None);
+    assert_eq!(places.first_unmapped(page, Nanos::from_secs(9)), Some(PageIndex(0)));
     places.written_back();
-    assert_eq!(places.ask_from(page, soon), Some(PageIndex(0)));
-    assert_eq!(places.ask_from(PageIndex(3), soon), None, "what has a place keeps it");
+    assert_eq!(places.first_unmapped(page, soon), Some(PageIndex(0)));
+    assert_eq!(places.first_unmapped(PageIndex(3), soon), None, "what has a place keeps it");
 }
 
 #[test]
 fn a_file_that_was_cut_has_no_place_behind_its_end() {
     let mut places = Places::default();
-    places.learn(PageIndex(0), ALL, &[mapped(0, 4, 100), mapped(4, 4, 500)], Nanos(0));
+    places.record_places(PageIndex(0), ALL, &[mapped(0, 4, 100), mapped(4, 4, 500)], Nanos(0));
     places.cut(PageIndex(2));
     assert_eq!(places.extents(), [mapped(0, 2, 100)]);
 }
@@ -67,13 +67,13 @@ fn in_a_file_in_many_pieces_any_page_is_found_with_two_questions_at_most() {
     let mut places = Places::default();
     for page in (0..1000).map(|at| at * 7919 % 50_000) {
         let mut questions = 0;
-        while let Some(from) = places.ask_from(PageIndex(2 * page), Nanos(0)) {
+        while let Some(from) = places.first_unmapped(PageIndex(2 * page), Nanos(0)) {
             questions += 1;
             assert!(questions <= 2, "page {page}");
             let first = disk.partition_point(|extent| extent.pages.end() <= from);
             let found = &disk[first..(first + MOST).min(disk.len())];
             let to = if found.len() == MOST { found[MOST - 1].pages.end() } else { ALL };
-            places.learn(from, to, found, Nanos(0));
+            places.record_places(from, to, found, Nanos(0));
         }
         assert_eq!(places.block_of(FileId(1), PageIndex(2 * page), &mut promises()), BlockNo(1000 + 7 * page));
     }
@@ -99,10 +99,10 @@ proptest! {
         let mut places = Places::default();
         for page in asked.into_iter().map(PageIndex) {
             for _ in 0..400 {
-                let Some(from) = places.ask_from(page, Nanos(0)) else { break };
+                let Some(from) = places.first_unmapped(page, Nanos(0)) else { break };
                 let found: Vec<Mapped> = disk.iter().filter(|extent| extent.pages.end() > from).take(most).copied().collect();
                 let to = if found.len() == most { found[most - 1].pages.end() } else { ALL };
-                places.learn(from, to, &found, Nanos(0));
+                places.record_places(from, to, &found, Nanos(0));
             }
             let owner = disk.iter().find(|extent| (extent.pages.first..extent.pages.end()).contains(&page));
             let block = places.block_of(FileId(1), page, &mut promises());

@@ -66,13 +66,13 @@ impl FlusherState {
         }
     }
 
-    /// The page cache is about to be asked for these pages.
+    /// Begins a comparison of these pages with the page cache.
     pub(crate) fn compare(&mut self, file: FileId, range: PageRange) {
         self.comparing = Some(Comparing { file, range, written: false });
     }
 
-    /// It answered; whether the answer holds still. Other pages of the file may have been written: one that is always
-    /// written to, a database's say, would never be compared.
+    /// Ends the comparison. Returns whether its result is still valid. Writes to other pages of the file do not
+    /// invalidate it: a file that is written all the time, such as a database, could never be compared.
     pub(crate) fn compared(&mut self) -> bool {
         self.comparing.take().is_some_and(|comparing| !comparing.written)
     }
@@ -82,9 +82,9 @@ impl FlusherState {
         Pages(self.ledger.dirty().0 + self.in_flight.0)
     }
 
-    /// Takes a file in that can be reached so. False: it cannot be written back in order, because too many files are
-    /// kept open already.
-    pub(crate) fn meet(&mut self, file: FileId, reach: Reach) -> bool {
+    /// Adds a file that can be opened by `reach`. Returns false if it cannot be written back in order, because too many
+    /// files are open already.
+    pub(crate) fn add_file(&mut self, file: FileId, reach: Reach) -> bool {
         if self.files.get(file).is_none() {
             if self.files.is_full() {
                 self.files.trim(|file| self.ledger.dirty_in(file).0 > 0);
@@ -97,9 +97,9 @@ impl FlusherState {
         true
     }
 
-    /// What the file system said of a file's places; pages that lie elsewhere than was believed are moved.
-    pub(crate) fn learn(&mut self, now: Nanos, file: FileId, answer: &Answer) {
-        self.files.learn(file, answer, now);
+    /// Records the file system's answer about a file's places. Moves pages whose noted place was wrong.
+    pub(crate) fn record_places(&mut self, now: Nanos, file: FileId, answer: &Answer) {
+        self.files.record_places(file, answer, now);
         let mut left = if self.ledger.dirty_in(file).0 > 0 { MOST_REMAPPED } else { 0 };
         for extent in &answer.found {
             for at in 0..extent.pages.pages.0.min(left) {
@@ -128,7 +128,7 @@ impl FlusherState {
             let active = self.recency.is_active(life, page);
             self.ledger.on(now, Event::Dirty { page, block, active });
             let ledger = &mut self.ledger;
-            self.recency.used(life, page, &mut |event| tell(ledger, now, event));
+            self.recency.used(life, page, &mut |event| record_event(ledger, now, event));
         }
     }
 
@@ -137,9 +137,9 @@ impl FlusherState {
         let Some(life) = self.files.get(file).map(|known| known.life) else { return };
         for index in range.first.0..range.end().0 {
             let page = PageKey { file, index: PageIndex(index) };
-            tell(&mut self.ledger, now, Event::Touch { page });
+            record_event(&mut self.ledger, now, Event::Touch { page });
             let ledger = &mut self.ledger;
-            self.recency.used(life, page, &mut |event| tell(ledger, now, event));
+            self.recency.used(life, page, &mut |event| record_event(ledger, now, event));
         }
     }
 
@@ -167,7 +167,7 @@ impl FlusherState {
     /// One page is gone, or on disk.
     pub(crate) fn clean(&mut self, now: Nanos, page: PageKey) {
         let before = self.ledger.dirty();
-        tell(&mut self.ledger, now, Event::Clean { page });
+        record_event(&mut self.ledger, now, Event::Clean { page });
         self.tally.cleaned.0 += before.0 - self.ledger.dirty().0;
     }
 
@@ -212,7 +212,7 @@ impl FlusherState {
         while out.len() == before && self.ledger.dirty().0 > 0 && self.recency.active() > 0 {
             let batch = usize::try_from(want.0.max(32)).unwrap_or(usize::MAX);
             let ledger = &mut self.ledger;
-            self.recency.deactivate(batch, &mut |event| tell(ledger, now, event));
+            self.recency.deactivate(batch, &mut |event| record_event(ledger, now, event));
             self.ledger.select(now, want, out);
         }
         let chosen = Pages((out.len() - before) as u64);
@@ -220,19 +220,19 @@ impl FlusherState {
         self.round.chose(chosen);
     }
 
-    /// Nothing is on its way: descriptors that are kept for nothing are given back.
-    pub(crate) fn rest(&mut self) {
-        self.files.give_back(|file| self.ledger.dirty_in(file).0 > 0);
+    /// Closes descriptors that are not needed. Call it while no write-back is under way.
+    pub(crate) fn close_idle_files(&mut self) {
+        self.files.close_clean(|file| self.ledger.dirty_in(file).0 > 0);
     }
 
-    /// Chosen pages are on disk, or will not get there by our doing.
+    /// Notes that chosen pages are on disk, or that the flusher gives them up.
     pub(crate) fn settle(&mut self, pages: Pages) {
         self.in_flight.0 = self.in_flight.0.saturating_sub(pages.0);
     }
 }
 
-/// Tells the ledger of a page, if it is dirty.
-fn tell(ledger: &mut Ledger, now: Nanos, event: Event) {
+/// Passes an event to the ledger if its page is dirty.
+fn record_event(ledger: &mut Ledger, now: Nanos, event: Event) {
     let (Event::Touch { page } | Event::Activate { page } | Event::Deactivate { page } | Event::Clean { page }) = event
     else {
         return;

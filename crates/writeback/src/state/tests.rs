@@ -28,10 +28,10 @@ fn block(file: u64, page: u64) -> BlockNo {
     BlockNo(file * 1_000_000 + page)
 }
 
-fn learn(state: &mut FlusherState, file: u64) {
-    state.meet(FileId(file), handle(file));
+fn record_places(state: &mut FlusherState, file: u64) {
+    state.add_file(FileId(file), handle(file));
     let found = vec![Mapped { pages: range(0, 1 << 20), block: block(file, 0) }];
-    state.learn(Nanos(0), FileId(file), &Answer { from: PageIndex(0), to: PageIndex(u64::MAX), found });
+    state.record_places(Nanos(0), FileId(file), &Answer { from: PageIndex(0), to: PageIndex(u64::MAX), found });
 }
 
 /// The naive model: a page's uses since it was first seen, and whether it is active.
@@ -133,7 +133,7 @@ proptest! {
                         prop_assert_eq!(chosen, expected, "{}", info.name);
                     }
                     _ => {
-                        learn(&mut state, file);
+                        record_places(&mut state, file);
                         naive.lost.retain(|lost| *lost != file);
                         state.wrote(now, id, range(first, pages));
                         (first..first + pages).for_each(|index| naive.write(now, (file, index)));
@@ -151,7 +151,7 @@ proptest! {
             let mut state = state(info.name);
             for (at, &(kind, file, first, pages)) in acts.iter().enumerate() {
                 let now = Nanos(at as u64);
-                learn(&mut state, file);
+                record_places(&mut state, file);
                 state.wrote(now, FileId(file), range(first, pages));
                 if kind < 6 {
                     state.wrote(now, FileId(file), range(first, pages));
@@ -173,11 +173,11 @@ proptest! {
 #[test]
 fn pages_are_moved_when_their_place_becomes_known() {
     let mut state = state("cscan");
-    state.meet(FileId(9), handle(9));
+    state.add_file(FileId(9), handle(9));
     let nothing = Answer { from: PageIndex(0), to: PageIndex(u64::MAX), found: Vec::new() };
-    state.learn(Nanos(0), FileId(9), &nothing);
+    state.record_places(Nanos(0), FileId(9), &nothing);
     state.wrote(Nanos(0), FileId(9), range(0, 3));
-    learn(&mut state, 9);
+    record_places(&mut state, 9);
     let mut chosen = Vec::new();
     state.choose(Nanos(1), Pages(9), &mut chosen);
     assert_eq!(chosen.iter().map(|page| page.block).collect::<Vec<_>>(), [block(9, 0), block(9, 1), block(9, 2)]);
@@ -186,7 +186,7 @@ fn pages_are_moved_when_their_place_becomes_known() {
 #[test]
 fn what_is_written_while_a_sync_runs_stays_dirty() {
     let mut state = state("file");
-    learn(&mut state, 1);
+    record_places(&mut state, 1);
     state.wrote(Nanos(0), FileId(1), range(0, 3));
     let turn = state.turn;
     state.wrote(Nanos(1), FileId(1), range(1, 1));
@@ -199,8 +199,8 @@ fn what_is_written_while_a_sync_runs_stays_dirty() {
 #[test]
 fn an_answer_of_the_page_cache_holds_unless_just_these_pages_were_written_meanwhile() {
     let mut state = state("cscan");
-    learn(&mut state, 1);
-    learn(&mut state, 2);
+    record_places(&mut state, 1);
+    record_places(&mut state, 2);
     let mut holds = |file, first, pages| {
         state.compare(FileId(1), range(10, 5));
         state.wrote(Nanos(0), FileId(file), range(first, pages));
@@ -213,7 +213,7 @@ fn an_answer_of_the_page_cache_holds_unless_just_these_pages_were_written_meanwh
 #[test]
 fn a_large_hole_drops_all_behind_its_beginning_at_once() {
     let mut state = state("zone");
-    learn(&mut state, 1);
+    record_places(&mut state, 1);
     state.wrote(Nanos(0), FileId(1), range(0, 100));
     state.drop_range(Nanos(1), FileId(1), range(10, 5));
     assert_eq!(state.ledger.dirty(), Pages(95));
@@ -225,7 +225,7 @@ fn a_large_hole_drops_all_behind_its_beginning_at_once() {
 fn files_without_dirty_pages_are_forgotten_when_there_are_too_many() {
     let mut state = state("file");
     for file in 1..100_000 {
-        assert!(state.meet(FileId(file), handle(file)));
+        assert!(state.add_file(FileId(file), handle(file)));
         if file % 1000 == 0 {
             state.wrote(Nanos(file), FileId(file), range(0, 1));
         }
@@ -238,7 +238,7 @@ fn files_without_dirty_pages_are_forgotten_when_there_are_too_many() {
 fn what_is_to_be_closed_stays_bounded_while_the_flusher_hangs() {
     let mut state = state("file");
     for file in 1..10_000 {
-        learn(&mut state, file);
+        record_places(&mut state, file);
         state.deleted(Nanos(file), FileId(file));
     }
     assert!(state.gone.len() <= crate::files::MOST_OPEN, "{} files", state.gone.len());

@@ -130,19 +130,19 @@ impl fmt::Display for RecordNo {
 }
 
 impl Epoch {
-    /// That of the next opening.
+    /// The epoch of the next opening.
     pub(super) fn next(self) -> Epoch {
         Epoch(self.0 + 1)
     }
 }
 
 impl RecordNo {
-    /// That of the record behind.
+    /// The number of the next record.
     pub(super) fn next(self) -> RecordNo {
         RecordNo(self.0 + 1)
     }
 
-    /// That of the record before.
+    /// The number of the previous record.
     pub(super) fn before(self) -> RecordNo {
         RecordNo(self.0 - 1)
     }
@@ -349,7 +349,7 @@ impl FlashSuperblock {
     }
 
     /// The last record whose filler, if it has one, was reported.
-    pub(super) fn told(&self) -> RecordNo {
+    pub(super) fn last_reported(&self) -> RecordNo {
         RecordNo(self.durable.0 - self.untold)
     }
 }

@@ -1,5 +1,4 @@
-//! How a drain goes about its work, and who waits for it: read ahead, begun at spin-up, rests, writers that are held
-//! back.
+//! How a drain works, and which writers wait for it: read ahead, begun at spin-up, rests, writers that are held back.
 
 use std::time::{Duration, Instant};
 

@@ -3,7 +3,7 @@
 //! Versions 1 and 2: 4000 sectors of disk, the smallest log; `hybrid_v1_*.img.zst` and `hybrid_v2_*.img.zst`. Made by
 //! [`the_work`].
 
-use super::super::recover::{LogStep, walk};
+use super::super::recover::{LogStep, scan_log};
 use super::super::scanner::Unreadable;
 use super::*;
 
@@ -67,7 +67,7 @@ fn version_2_is_read_and_is_still_what_is_written() {
         assert_eq!(header.encode(), read(&*flash, at, format::BLOCK));
         *(if header.is_mark() { &mut marks } else { &mut records }) += 1;
     };
-    walk(&half("flash", flash.clone()), &superblock, Unreadable::Refused, |step| {
+    scan_log(&half("flash", flash.clone()), &superblock, Unreadable::Refused, |step| {
         let LogStep::Record(header, _) = step else { panic!("it has no gap") };
         each(header);
         Ok(())

@@ -109,7 +109,7 @@ pub enum Entry {
         /// Of the page.
         checksum: Checksum,
     },
-    /// Blocks that read as zeroes from now on. Has no data block.
+    /// Blocks that read as zeroes. Has no data block.
     Unmapped {
         /// The first one.
         start: BlockNo,

@@ -239,8 +239,7 @@ pub enum FormatError {
     /// The device ends before the store does.
     #[error(
         "the device has {}, the store needs {}: copy it to a larger device. If the end of a file was cut off, \
-         `truncate -s {} COPY` lets you open a copy without that end. That fails if half of it or more is \
-         missing, because the checkpoints lie in the middle",
+        `truncate -s {} COPY` lets you open the rest, unless half of it or more is missing",
         bytes(*present).told_apart(bytes(*needed))[0], bytes(*present).told_apart(bytes(*needed))[1], bytes(*needed).0
     )]
     DeviceTooSmall {

@@ -38,19 +38,19 @@ pub struct CheckpointNo(pub u64);
 pub struct Sequence(pub u64);
 
 impl CheckpointNo {
-    /// That of the checkpoint after it.
+    /// The number of the next checkpoint.
     pub(in crate::log_store) fn next(self) -> CheckpointNo {
         CheckpointNo(self.0.saturating_add(1))
     }
 }
 
 impl Sequence {
-    /// That of the chunk after it.
+    /// The number of the next chunk.
     pub(in crate::log_store) fn next(self) -> Sequence {
         Sequence(self.0.saturating_add(1))
     }
 
-    /// That of the chunk before it; 0, which no chunk has, before the first.
+    /// The number of the previous chunk; before the first, 0, which no chunk has.
     pub(in crate::log_store) fn before(self) -> Sequence {
         Sequence(self.0.saturating_sub(1))
     }

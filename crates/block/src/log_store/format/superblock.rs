@@ -54,7 +54,7 @@ const THIS: Structure = Structure::Superblock;
 pub struct Generation(pub u64);
 
 impl Generation {
-    /// That of the superblock after it.
+    /// The generation of the next superblock.
     pub(in crate::log_store) fn next(self) -> Generation {
         Generation(self.0.saturating_add(1))
     }
@@ -163,13 +163,13 @@ pub enum ChooseError {
     TwoStores {
         /// The store of the first copy.
         first: Uuid,
-        /// That of the second.
+        /// The id in the second copy.
         second: Uuid,
     },
     /// Both copies claim to be the newest, and differ.
     #[error("the copies of the superblock differ, and both have generation {}", generation.0)]
     Contradiction {
-        /// That of both.
+        /// The generation of both.
         generation: Generation,
     },
 }

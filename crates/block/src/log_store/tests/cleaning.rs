@@ -108,7 +108,7 @@ fn of_a_disk_that_rotates_each_victim_is_one_request() {
 
 #[test]
 fn what_is_read_while_others_write_is_cleaned() {
-    // While this takes so long, those who write change which victim is best.
+    // Meanwhile, writes change which victim is best.
     let disk =
         Counting { pause: Duration::from_millis(3), ..Arc::into_inner(large(256, true)).expect("nobody else has it") };
     let device: Arc<dyn BlockDevice> = Arc::new(disk);

@@ -165,7 +165,7 @@ impl LoopDevice {
     /// Detaches it; fails, and leaves it attached, while it is mounted.
     ///
     /// Steps: 1. claim it alone, which fails while it is mounted. 2. tell it to detach at the last close. 3. close. 4.
-    /// wait for others who took a look.
+    /// wait for other processes that opened the device briefly.
     pub fn detach(&mut self) -> Result<(), LoopError> {
         if self.held.is_none() {
             return Ok(());

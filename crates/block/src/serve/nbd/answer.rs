@@ -2,7 +2,7 @@
 
 use umbrella_units::SectorRange;
 
-use super::errors::{Ended, words};
+use super::errors::{Ended, error_message};
 use super::negotiate::Session;
 use super::output::{Output, PIECE};
 use super::perform::RequestOutcome;
@@ -26,7 +26,7 @@ impl Session<'_> {
             RequestOutcome::Failed(code) if !self.structured => output.push(&simple(Some(*code), cookie)),
             RequestOutcome::Failed(code) => {
                 let mut bytes = Vec::with_capacity(128);
-                error_chunk(&mut bytes, cookie, *code, words(*code));
+                error_chunk(&mut bytes, cookie, *code, error_message(*code));
                 output.push(&bytes)
             }
             RequestOutcome::Extents(extents) => {

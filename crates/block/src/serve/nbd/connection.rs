@@ -18,16 +18,16 @@ use super::wire::option::{OPTION_BYTES, OptionHeader};
 pub(super) fn serve(socket: &Socket, shared: &ServerShared) -> Ended {
     let until = Deadline::new(shared.limits.handshake);
     let mut input = Input::new();
-    let greeted = greet(socket, &until, &mut input);
+    let greeted = handshake(socket, &until, &mut input);
     let ended = greeted.and_then(|flags| {
         let negotiation = Negotiation::new(&shared.exports, flags).map_err(Ended::Protocol)?;
-        go_on(socket, shared, &until, input, negotiation)
+        negotiate_and_serve(socket, shared, &until, input, negotiation)
     });
     ended.unwrap_or_else(|ended| ended)
 }
 
-/// Says what this is; returns the client's flags.
-fn greet(socket: &Socket, until: &Deadline, input: &mut Input) -> Result<u32, Ended> {
+/// Sends the greeting. Returns the client's flags.
+fn handshake(socket: &Socket, until: &Deadline, input: &mut Input) -> Result<u32, Ended> {
     socket.set_send_limit(until.limit)?;
     socket.send(&greeting())?;
     let flags = u32::from_be_bytes(*until.peek(input, socket)?);
@@ -35,8 +35,8 @@ fn greet(socket: &Socket, until: &Deadline, input: &mut Input) -> Result<u32, En
     Ok(flags)
 }
 
-/// Negotiates, once more when the client has begun to encrypt, and then serves.
-fn go_on(
+/// Negotiates, and then serves. Negotiates again after the client has started TLS.
+fn negotiate_and_serve(
     socket: &Socket,
     shared: &ServerShared,
     until: &Deadline,
@@ -55,7 +55,7 @@ fn go_on(
             drop(input);
             let inside = |socket: &Socket| {
                 socket.set_send_limit(until.limit)?;
-                go_on(socket, shared, until, Input::new(), negotiation.encrypted())
+                negotiate_and_serve(socket, shared, until, Input::new(), negotiation.encrypted())
             };
             tls.within(socket, shared.limits.pause, inside)?
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use umbrella_units::PAGE_BYTES;
 
 use super::errors::ServeError;
-use super::seldom::RateLimit;
+use super::rate_limit::RateLimit;
 use super::tls::Tls;
 use super::wire::{ExportFlags, MAX_STRING, MAX_TRANSFER};
 use crate::device::BlockDevice;

@@ -105,7 +105,7 @@ impl Listener {
         let failed = |source: Errno| ServeError::Listen { address: path.display().to_string(), source: source.into() };
         let name = SocketAddrUnix::new(path).map_err(failed)?;
         let _locked = lock_folder(path).map_err(failed)?;
-        clear_way(path, &name)?;
+        remove_stale_socket(path, &name)?;
         let socket = new_socket().map_err(failed)?;
         // Linux gives the file the mode of the socket.
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(failed)?;
@@ -127,8 +127,8 @@ fn new_socket() -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// Removes a socket that a server has left behind; refuses to remove anything else.
-fn clear_way(path: &Path, name: &SocketAddrUnix) -> Result<(), ServeError> {
+/// Removes the socket of a server that has ended. Fails on any other file.
+fn remove_stale_socket(path: &Path, name: &SocketAddrUnix) -> Result<(), ServeError> {
     let failed = |source: io::Error| ServeError::Listen { address: path.display().to_string(), source };
     match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(()),

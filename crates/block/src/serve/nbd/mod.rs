@@ -27,7 +27,7 @@ mod listen;
 mod negotiate;
 mod output;
 mod perform;
-mod seldom;
+mod rate_limit;
 mod server;
 mod shared;
 mod socket;

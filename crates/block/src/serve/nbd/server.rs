@@ -49,8 +49,8 @@ impl Server {
     }
 
     /// Serves a client on a socket that is connected already.
-    pub fn take_in(&self, client: OwnedFd) {
-        greet(client, &self.shared);
+    pub fn serve_client(&self, client: OwnedFd) {
+        start_connection(client, &self.shared);
     }
 
     /// What it has done so far.
@@ -70,8 +70,8 @@ impl Server {
         }
     }
 
-    /// Stops: no more clients, requests under way end and are answered, then every device is flushed. Tells of the
-    /// first flush that failed.
+    /// Stops: no more clients, requests under way end and are answered, then every device is flushed. Reports the first
+    /// flush that failed.
     pub fn stop(mut self) -> Result<(), ServeError> {
         self.end();
         let flush = |export: &super::Export| match export.device().flush() {
@@ -89,9 +89,9 @@ impl Server {
         for acceptor in self.acceptors.drain(..) {
             let _ = acceptor.join();
         }
-        self.shared.each_connection(Socket::stop_receiving);
+        self.shared.for_each_connection(Socket::stop_receiving);
         if !self.shared.wait_until_empty(Some(self.shared.limits.grace)) {
-            self.shared.each_connection(Socket::close);
+            self.shared.for_each_connection(Socket::close);
             self.shared.wait_until_empty(None);
         }
     }
@@ -106,7 +106,7 @@ impl Drop for Server {
 fn accept(listener: &Listener, shared: &Arc<ServerShared>) {
     while !shared.is_stopping() {
         match listener.accept() {
-            Ok(client) => greet(client, shared),
+            Ok(client) => start_connection(client, shared),
             Err(Errno::INTR | Errno::CONNABORTED) => {}
             Err(_) if shared.is_stopping() => {}
             Err(error) => {
@@ -117,9 +117,9 @@ fn accept(listener: &Listener, shared: &Arc<ServerShared>) {
     }
 }
 
-fn greet(client: OwnedFd, shared: &Arc<ServerShared>) {
+fn start_connection(client: OwnedFd, shared: &Arc<ServerShared>) {
     let Some(admitted) = shared.admit(Socket::new(client)) else {
-        if let Some(untold) = shared.turned_away.tell() {
+        if let Some(untold) = shared.turned_away.admit_report() {
             tracing::warn!(limit = shared.limits.connections, untold, "turned a client away: too many connections");
         }
         return;
@@ -131,7 +131,7 @@ fn greet(client: OwnedFd, shared: &Arc<ServerShared>) {
         match ended {
             Ended::Closed | Ended::Stopped => tracing::debug!(connection = admitted.number, %ended, "connection ended"),
             ended => {
-                if let Some(untold) = admitted.shared.ended_badly.tell() {
+                if let Some(untold) = admitted.shared.ended_badly.admit_report() {
                     tracing::warn!(connection = admitted.number, %ended, untold, "connection ended");
                 }
             }

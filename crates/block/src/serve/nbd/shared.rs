@@ -11,7 +11,7 @@ use umbrella_units::ByteSize;
 
 use super::budget::Budget;
 use super::export::Exports;
-use super::seldom::RateLimit;
+use super::rate_limit::RateLimit;
 use super::socket::Socket;
 use super::wire::request::{Command, Request};
 
@@ -21,8 +21,8 @@ pub struct Limits {
     /// Connections at once; one more is closed at once.
     pub connections: usize,
     /// Memory that transfers of more than 256 KiB hold together; each needs 32 MiB at most. Half of it is divided among
-    /// the connections, at least 1 MiB for each; the rest, at least 32 MiB, is for those who need more. A connection
-    /// needs up to 1.4 MiB besides, and 256 KiB for each call at once that its device is worth.
+    /// the connections, at least 1 MiB for each; the rest, at least 32 MiB, is for connections that need more. A
+    /// connection needs up to 1.4 MiB besides, and 256 KiB for each call at once that its device is worth.
     pub memory: ByteSize,
     /// How long a negotiation may take.
     pub handshake: Duration,
@@ -140,7 +140,7 @@ impl ServerShared {
         Some(Admitted { number, socket, shared: Arc::clone(self) })
     }
 
-    pub(super) fn each_connection(&self, call: impl Fn(&Socket)) {
+    pub(super) fn for_each_connection(&self, call: impl Fn(&Socket)) {
         self.connections.lock().values().for_each(|socket| call(socket));
     }
 

@@ -5,7 +5,7 @@
 //!
 //! - It reads from one side only when all that the other has to take is gone: neither side fills memory.
 //! - The end of one side is passed on to the other after what was still under way.
-//! - A client that does not take what is sent to it is let go after the limit for pauses.
+//! - A client that does not receive data is disconnected after the limit for pauses.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};

@@ -146,7 +146,7 @@ impl<'c> Transmission<'c> {
                 }
             };
             self.shared.count(&request);
-            if self.at_once(&request, range, input)? {
+            if self.try_immediately(&request, range, input)? {
                 continue;
             }
             let memory = self.memory(request.length as usize, request.command)?;
@@ -158,7 +158,7 @@ impl<'c> Transmission<'c> {
                 self.output.lock().flush()?;
                 return Ok(job);
             }
-            self.carry_out(&job, data)?;
+            self.execute(&job, data)?;
         }
     }
 
@@ -189,8 +189,8 @@ impl<'c> Transmission<'c> {
         }
     }
 
-    /// Answers a request without giving up the lead, if that takes no waiting.
-    fn at_once(&self, request: &Request, range: SectorRange, input: &mut Input) -> Result<bool, Ended> {
+    /// Answers a request on the leading thread if that needs no waiting. Returns whether it did.
+    fn try_immediately(&self, request: &Request, range: SectorRange, input: &mut Input) -> Result<bool, Ended> {
         let length = request.length as usize;
         let device = self.session.export.device();
         let cached = self.session.export.file().filter(|file| file.cache() == Cache::Page);
@@ -272,11 +272,11 @@ impl<'c> Transmission<'c> {
 
     /// Carries out a request after giving up the lead.
     fn finish(&self, job: &Job<'_>, data: &mut AlignedBuffer) -> Result<(), Ended> {
-        self.carry_out(job, data)?;
+        self.execute(job, data)?;
         self.output.lock().flush()
     }
 
-    fn carry_out(&self, job: &Job<'_>, data: &mut AlignedBuffer) -> Result<(), Ended> {
+    fn execute(&self, job: &Job<'_>, data: &mut AlignedBuffer) -> Result<(), Ended> {
         let Job { request, range, .. } = job;
         let carried_out = if request.command == Command::Read {
             self.read(request, *range, data)

@@ -13,7 +13,7 @@ use super::socket::{ReceiveLimit, Socket};
 
 /// Number of consecutive requests that came alone after which the client counts as of that kind.
 const ALONE: u32 = 16;
-/// The most of them that are needed, after looking in vain again and again.
+/// The most of them that are needed, after many unsuccessful looks.
 const MOST: u32 = 4096;
 /// How long the next request is looked for: several times what a waking client takes to ask again.
 const MOMENT: Duration = Duration::from_micros(30);

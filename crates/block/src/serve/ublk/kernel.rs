@@ -28,7 +28,7 @@ impl Control {
         Ok(Control { ring: IoUring::builder().build(2)?, file, sent: 0 })
     }
 
-    /// Has a command carried out, with what it points at, which the driver may change.
+    /// Executes a command and waits for its end. The driver may change the payload.
     pub(super) fn call(
         &mut self,
         command: ControlCommand,
@@ -66,88 +66,88 @@ impl Control {
     }
 }
 
-/// What a queue's ring has to tell.
+/// An event of a queue's ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RingEvent {
-    /// There is a request.
+    /// A request arrived.
     Request(RequestTag),
-    /// There will be none any more, and why if that is not the device's end.
+    /// No more requests come for a tag: because the device ends (`None`), or because of an error (its negated errno).
     Ended(Option<i32>),
-    /// The [`Bell`] has been rung.
-    Rung,
+    /// The [`Notifier`] has woken the thread.
+    Notified,
 }
 
-/// What the bell's entry is known by; tags are smaller.
-const BELL: u64 = u64::MAX;
+/// Marks the notifier's entry in the ring; tags are smaller.
+const NOTIFIED: u64 = u64::MAX;
 
-/// The queue of a device. The thread that fetches first has to be the only one that uses it.
+/// The queue of a device. Only the thread that sends the first command may use it.
 pub(super) struct Queue {
     ring: IoUring,
     requests: Requests,
     file: OwnedFd,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 impl Queue {
     /// The queue of the device whose file this is.
-    pub(super) fn new(file: OwnedFd, depth: u16, bell: Bell) -> io::Result<Queue> {
+    pub(super) fn new(file: OwnedFd, depth: u16, notifier: Notifier) -> io::Result<Queue> {
         let ring = IoUring::new(u32::from(depth) + 1)?;
-        Ok(Queue { ring, requests: Requests::map(&file, depth)?, file, bell })
+        Ok(Queue { ring, requests: Requests::map(&file, depth)?, file, notifier })
     }
 
-    /// Sends a command; submitted with the next wait.
+    /// Adds a command to the ring. The next wait submits it.
     pub(super) fn send(&mut self, command: QueueCommand, tag: RequestTag, result: i32) -> io::Result<()> {
         let entry = opcode::UringCmd16::new(Fd(self.file.as_raw_fd()), command.opcode());
         let entry = entry.cmd(wire::queue_command(tag, result)).build().user_data(u64::from(tag.0));
         self.push(&entry)
     }
 
-    /// Wakes the thread when the bell is rung, once; submitted with the next wait.
-    pub(super) fn listen(&mut self) -> io::Result<()> {
-        let entry = opcode::PollAdd::new(Fd(self.bell.0.as_raw_fd()), libc::POLLIN as u32);
-        self.push(&entry.build().user_data(BELL))
+    /// Lets the notifier wake the thread, once. The next wait submits this.
+    pub(super) fn arm_notifier(&mut self) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(Fd(self.notifier.0.as_raw_fd()), libc::POLLIN as u32);
+        self.push(&entry.build().user_data(NOTIFIED))
     }
 
     fn push(&mut self, entry: &Entry) -> io::Result<()> {
         // SAFETY: neither command points at memory: data goes by the device's file. Both files are closed after the
         // ring.
         let pushed = unsafe { self.ring.submission().push(entry) };
-        // It has a place for each tag and the bell.
+        // It has a place for each tag and the notifier.
         pushed.map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))
     }
 
-    /// Submits what was sent, without waiting.
+    /// Submits the commands in the ring, without waiting.
     pub(super) fn submit(&self) -> io::Result<()> {
         self.ring.submit().map(drop)
     }
 
-    /// Submits what was sent, and waits until there is something to tell.
+    /// Submits the commands in the ring, and waits for an event.
     pub(super) fn wait(&self) -> io::Result<()> {
         wait(&self.ring)
     }
 
-    /// What there is to tell.
+    /// Appends the events that have arrived.
     pub(super) fn events(&mut self, to: &mut Vec<RingEvent>) {
         to.extend(self.ring.completion().map(|entry| match (entry.user_data(), entry.result()) {
-            (BELL, _) => RingEvent::Rung,
+            (NOTIFIED, _) => RingEvent::Notified,
             (tag, 0) => RingEvent::Request(RequestTag(tag as u16)),
             (_, ABORTED) => RingEvent::Ended(None),
             (_, failed) => RingEvent::Ended(Some(failed)),
         }));
     }
 
-    /// The request that a tag has; only after [`RingEvent::Request`], and until its result is sent.
+    /// The request of a tag. Valid from [`RingEvent::Request`] until its result is sent.
     pub(super) fn request(&self, tag: RequestTag) -> Option<IoRequest> {
         self.requests.read(tag)
     }
 
-    /// Makes the bell silent.
-    pub(super) fn silence(&self) {
-        let _ = rustix::io::read(&self.bell.0, &mut [0; 8]);
+    /// Resets the notifier after [`RingEvent::Notified`].
+    pub(super) fn clear_notification(&self) {
+        let _ = rustix::io::read(&self.notifier.0, &mut [0; 8]);
     }
 }
 
-/// Waits for a completion, whatever signals come.
+/// Waits for a completion. Signals do not end the wait.
 fn wait<S, C>(ring: &IoUring<S, C>) -> io::Result<()>
 where
     S: io_uring::squeue::EntryMarker,
@@ -163,25 +163,25 @@ where
 
 /// Wakes the queue's thread.
 #[derive(Debug)]
-pub(super) struct Bell(OwnedFd);
+pub(super) struct Notifier(OwnedFd);
 
-impl Bell {
-    pub(super) fn new() -> io::Result<Bell> {
-        Ok(Bell(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+impl Notifier {
+    pub(super) fn new() -> io::Result<Notifier> {
+        Ok(Notifier(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Another handle on the same bell.
-    pub(super) fn share(&self) -> io::Result<Bell> {
-        Ok(Bell(self.0.try_clone()?))
+    /// Another handle on the same notifier.
+    pub(super) fn try_clone(&self) -> io::Result<Notifier> {
+        Ok(Notifier(self.0.try_clone()?))
     }
 
-    pub(super) fn ring(&self) {
-        // Fails only when it has been rung 2^64 - 2 times already.
+    pub(super) fn notify(&self) {
+        // Fails only at 2^64 - 2 notifications that nobody has read.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }
 
-/// The requests that the driver shows: one for each tag.
+/// The requests in the memory that the driver shares: one for each tag.
 struct Requests {
     start: NonNull<u8>,
     bytes: usize,

@@ -12,10 +12,10 @@
 //! 4. START_DEV makes /dev/ublkbN. The kernel looks for partitions, so requests come before this returns.
 //!
 //! **A request**: the driver completes a tag's command, and the queue's thread hands the request to a worker. The
-//! worker copies the data from or to the request by reading or writing /dev/ublkcN, calls the device, and rings. The
-//! queue's thread brings the result to the driver and asks for the tag's next request with the same command. So as many
-//! calls are under way as the device is worth, and the kernel never holds memory of this process. A device that answers
-//! at once has no workers: the queue's thread calls it.
+//! worker copies the data from or to the request by reading or writing /dev/ublkcN, calls the device, and notifies the
+//! queue's thread. The queue's thread returns the result to the driver and asks for the tag's next request with the
+//! same command. Many calls can be under way at once. The kernel never holds memory of this process. A device that
+//! answers at once has no workers: the queue's thread calls it.
 //!
 //! **Stop**
 //!
@@ -51,11 +51,11 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 pub use error::UblkError;
-use kernel::{Bell, Control, Queue};
-use queue::Hands;
+use kernel::{Control, Notifier, Queue};
+use queue::Executor;
 pub use wire::ControlCommand;
 use wire::{DeviceInfo, Features, PAYLOAD_BYTES};
-use work::{Desk, Worker};
+use work::{WorkQueue, Worker};
 
 use super::traffic::{Traffic, TrafficCounters};
 use crate::device::{BlockDevice, Geometry};
@@ -64,7 +64,7 @@ use crate::file::Access;
 /// The kernel's scheduler for what rotates: it sends neighbours one after the other.
 const SCHEDULER: &str = "mq-deadline";
 
-/// A device offered as /dev/ublkbN. Dropping it takes it away, also from under those who use it.
+/// A device offered as /dev/ublkbN. Dropping it removes the device, even while it is in use.
 pub struct Ublk {
     driver: Registration,
     path: PathBuf,
@@ -134,21 +134,25 @@ impl Ublk {
             let data = file.try_clone().map_err(failed)?;
             Ok(Worker { device: Arc::clone(device), data, counters: Arc::clone(counters) })
         };
-        let bell = Bell::new().map_err(failed)?;
-        let desk = Closing(Arc::new(Desk::new(bell.share().map_err(failed)?)));
+        let notifier = Notifier::new().map_err(failed)?;
+        let work_queue = CloseOnDrop(Arc::new(WorkQueue::new(notifier.try_clone().map_err(failed)?)));
         let workers = params::workers(&device.geometry());
         for _ in 0..workers {
-            let (worker, desk) = (worker(&self.counters)?, Arc::clone(&desk.0));
-            let thread = Builder::new().name("ublk-worker".to_owned()).spawn(move || worker.run(&desk));
+            let (worker, work_queue) = (worker(&self.counters)?, Arc::clone(&work_queue.0));
+            let thread = Builder::new().name("ublk-worker".to_owned()).spawn(move || worker.run(&work_queue));
             self.threads.push(thread.map_err(failed)?);
         }
-        let hands = if workers == 0 { Hands::Own(worker(&self.counters)?) } else { Hands::Many(Arc::clone(&desk.0)) };
+        let executor = if workers == 0 {
+            Executor::Inline(worker(&self.counters)?)
+        } else {
+            Executor::Workers(Arc::clone(&work_queue.0))
+        };
         let (ready, begun) = channel();
         let serve = move || {
-            // Whichever way this thread ends, the workers do too.
-            let _desk = desk;
-            match Queue::new(file.into(), depth, bell) {
-                Ok(mut queue) => queue::serve(&mut queue, depth, &hands, &ready),
+            // However this thread ends, the workers end too.
+            let _work_queue = work_queue;
+            match Queue::new(file.into(), depth, notifier) {
+                Ok(mut queue) => queue::serve(&mut queue, depth, &executor, &ready),
                 Err(error) => {
                     let _ = ready.send(Err(error));
                 }
@@ -193,10 +197,10 @@ impl Drop for Ublk {
     }
 }
 
-/// A desk that is closed when it is let go of.
-struct Closing(Arc<Desk>);
+/// Closes the work queue when dropped.
+struct CloseOnDrop(Arc<WorkQueue>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }

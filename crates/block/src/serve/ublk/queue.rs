@@ -1,5 +1,5 @@
-//! The thread that takes requests from the driver and brings it their results. Where there are workers it waits for
-//! nothing else: the driver takes commands from it alone.
+//! The thread that receives requests from the driver and returns their results. The driver accepts commands from this
+//! thread only, so it never waits for a device that has workers.
 
 use std::fs::File;
 use std::io;
@@ -10,25 +10,25 @@ use rustix::io::Errno;
 
 use super::kernel::{Queue, RingEvent};
 use super::wire::{QueueCommand, RequestTag};
-use super::work::{Desk, Worker};
+use super::work::{WorkQueue, Worker};
 use crate::file::AlignedBuffer;
 
-/// Who carries requests out.
-pub(super) enum Hands {
-    /// Workers, at this desk.
-    Many(Arc<Desk>),
+/// Executes requests.
+pub(super) enum Executor {
+    /// Workers, which this queue feeds.
+    Workers(Arc<WorkQueue>),
     /// The queue's thread itself.
-    Own(Worker<File>),
+    Inline(Worker<File>),
 }
 
 /// Serves until the driver says that there will be no more requests. Sends to `ready` once every tag waits for one.
-pub(super) fn serve(queue: &mut Queue, depth: u16, hands: &Hands, ready: &Sender<io::Result<()>>) {
+pub(super) fn serve(queue: &mut Queue, depth: u16, executor: &Executor, ready: &Sender<io::Result<()>>) {
     // Needs a right that not every user has. Without it, all works except under a shortage of memory.
     let _ = rustix::process::configure_io_flusher_behavior(true);
-    let served = match begin(queue, depth) {
+    let served = match fetch_all_tags(queue, depth) {
         Ok(()) => {
             let _ = ready.send(Ok(()));
-            go_on(queue, depth, hands)
+            serve_requests(queue, depth, executor)
         }
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -40,25 +40,25 @@ pub(super) fn serve(queue: &mut Queue, depth: u16, hands: &Hands, ready: &Sender
     }
 }
 
-/// Asks for a request with every tag. What the driver refuses, it refuses at once.
-fn begin(queue: &mut Queue, depth: u16) -> io::Result<()> {
+/// Asks for a request with every tag. The driver refuses a command at once, or not at all.
+fn fetch_all_tags(queue: &mut Queue, depth: u16) -> io::Result<()> {
     for tag in 0..depth {
         queue.send(QueueCommand::Fetch, RequestTag(tag), 0)?;
     }
-    queue.listen()?;
+    queue.arm_notifier()?;
     queue.submit()?;
     let mut events = Vec::new();
     queue.events(&mut events);
     let refused = events.iter().find_map(|event| match event {
         RingEvent::Ended(failed) => Some(failed.map_or(Errno::NODEV.raw_os_error(), |failed| -failed)),
         // Nobody has seen the device yet.
-        RingEvent::Request(_) | RingEvent::Rung => None,
+        RingEvent::Request(_) | RingEvent::Notified => None,
     });
     refused.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))
 }
 
-fn go_on(queue: &mut Queue, depth: u16, hands: &Hands) -> io::Result<()> {
-    // Tags that the driver has not given up. Those that are with the desk count: their last command returns later.
+fn serve_requests(queue: &mut Queue, depth: u16, executor: &Executor) -> io::Result<()> {
+    // Tags that the driver has not ended. A tag in the work queue is one of them: its last command returns later.
     let mut open = depth;
     let mut events = Vec::new();
     let mut buffer = AlignedBuffer::default();
@@ -69,10 +69,10 @@ fn go_on(queue: &mut Queue, depth: u16, hands: &Hands) -> io::Result<()> {
             match event {
                 RingEvent::Request(tag) => {
                     let request = queue.request(tag).ok_or(Errno::PROTO)?;
-                    match hands {
-                        Hands::Many(desk) => desk.give(tag, request),
-                        Hands::Own(worker) => {
-                            let result = worker.carry_out(tag, &request, &mut buffer);
+                    match executor {
+                        Executor::Workers(work_queue) => work_queue.submit(tag, request),
+                        Executor::Inline(worker) => {
+                            let result = worker.execute(tag, &request, &mut buffer);
                             queue.send(QueueCommand::CommitAndFetch, tag, result)?;
                         }
                     }
@@ -83,14 +83,14 @@ fn go_on(queue: &mut Queue, depth: u16, hands: &Hands) -> io::Result<()> {
                         return Err(io::Error::from_raw_os_error(-failed));
                     }
                 }
-                RingEvent::Rung => {
-                    queue.silence();
-                    queue.listen()?;
+                RingEvent::Notified => {
+                    queue.clear_notification();
+                    queue.arm_notifier()?;
                 }
             }
         }
-        if let Hands::Many(desk) = hands {
-            for (tag, result) in desk.results() {
+        if let Executor::Workers(work_queue) = executor {
+            for (tag, result) in work_queue.take_results() {
                 queue.send(QueueCommand::CommitAndFetch, tag, result)?;
             }
         }

@@ -147,7 +147,7 @@ fn without_the_driver_it_is_said_how_to_get_it() {
         assert!(text.contains(word), "{text}");
     }
     if !Path::new("/dev/ublk-control").exists() {
-        let device: Arc<dyn BlockDevice> = Arc::new(Told::default());
+        let device: Arc<dyn BlockDevice> = Arc::new(RecordingDevice::default());
         let refused = Ublk::attach(&device, Access::ReadWrite).map(drop);
         assert!(matches!(refused, Err(UblkError::NoDriver)), "{refused:?}");
     }
@@ -165,14 +165,14 @@ enum Call {
 
 /// A device that notes its calls. Its sectors are sevens.
 #[derive(Default)]
-struct Told {
+struct RecordingDevice {
     calls: Mutex<Vec<Call>>,
     broken: bool,
     /// Where a read reports itself, and waits.
     gate: Option<(SyncSender<()>, Mutex<Receiver<()>>)>,
 }
 
-impl Told {
+impl RecordingDevice {
     fn note(&self, call: Call) -> Result<(), BlockError> {
         self.calls.lock().push(call);
         if self.broken {
@@ -183,7 +183,7 @@ impl Told {
     }
 }
 
-impl BlockDevice for Told {
+impl BlockDevice for RecordingDevice {
     fn geometry(&self) -> Geometry {
         MEMORY
     }
@@ -216,12 +216,12 @@ impl BlockDevice for Told {
 
 /// The data of requests, by tag.
 #[derive(Default)]
-struct Hand(Mutex<HashMap<u16, Vec<u8>>>);
+struct TagData(Mutex<HashMap<u16, Vec<u8>>>);
 
-impl Data for Arc<Hand> {
+impl Data for Arc<TagData> {
     fn fetch(&self, tag: RequestTag, buffer: &mut [u8]) -> io::Result<()> {
-        let hand = self.0.lock();
-        buffer.copy_from_slice(hand.get(&tag.0).ok_or(io::ErrorKind::NotFound)?);
+        let data = self.0.lock();
+        buffer.copy_from_slice(data.get(&tag.0).ok_or(io::ErrorKind::NotFound)?);
         Ok(())
     }
 
@@ -231,9 +231,9 @@ impl Data for Arc<Hand> {
     }
 }
 
-fn worker(device: &Arc<Told>, hand: &Arc<Hand>) -> Worker<Arc<Hand>> {
-    let device: Arc<dyn BlockDevice> = Arc::<Told>::clone(device);
-    Worker { device, data: Arc::clone(hand), counters: Arc::default() }
+fn worker(device: &Arc<RecordingDevice>, data: &Arc<TagData>) -> Worker<Arc<TagData>> {
+    let device: Arc<dyn BlockDevice> = Arc::<RecordingDevice>::clone(device);
+    Worker { device, data: Arc::clone(data), counters: Arc::default() }
 }
 
 const EIGHT: SectorRange = SectorRange { start: Lba(16), sectors: 8 };
@@ -244,18 +244,18 @@ fn request(operation: RequestKind, flags: Flags) -> IoRequest {
 
 #[test]
 fn each_request_is_one_call_of_the_device_and_is_counted() {
-    let (device, hand) = (Arc::new(Told::default()), Arc::<Hand>::default());
-    let (worker, mut buffer) = (worker(&device, &hand), AlignedBuffer::default());
-    let mut perform = |operation, flags| worker.perform(RequestTag(3), &request(operation, flags), &mut buffer);
-    hand.0.lock().insert(3, vec![9; 4096]);
-    assert_eq!(perform(RequestKind::Write, Flags::empty()), Ok(4096));
-    assert_eq!(perform(RequestKind::Write, Flags::FUA), Ok(4096));
-    assert_eq!(perform(RequestKind::Read, Flags::empty()), Ok(4096));
-    assert_eq!(hand.0.lock()[&3], vec![7; 4096]);
-    assert_eq!(perform(RequestKind::Flush, Flags::empty()), Ok(0));
-    assert_eq!(perform(RequestKind::Discard, Flags::empty()), Ok(0));
-    assert_eq!(perform(RequestKind::WriteZeroes, Flags::empty()), Ok(0));
-    assert_eq!(perform(RequestKind::WriteZeroes, Flags::KEEP | Flags::FUA), Ok(0));
+    let (device, data) = (Arc::new(RecordingDevice::default()), Arc::<TagData>::default());
+    let (worker, mut buffer) = (worker(&device, &data), AlignedBuffer::default());
+    let mut try_execute = |operation, flags| worker.try_execute(RequestTag(3), &request(operation, flags), &mut buffer);
+    data.0.lock().insert(3, vec![9; 4096]);
+    assert_eq!(try_execute(RequestKind::Write, Flags::empty()), Ok(4096));
+    assert_eq!(try_execute(RequestKind::Write, Flags::FUA), Ok(4096));
+    assert_eq!(try_execute(RequestKind::Read, Flags::empty()), Ok(4096));
+    assert_eq!(data.0.lock()[&3], vec![7; 4096]);
+    assert_eq!(try_execute(RequestKind::Flush, Flags::empty()), Ok(0));
+    assert_eq!(try_execute(RequestKind::Discard, Flags::empty()), Ok(0));
+    assert_eq!(try_execute(RequestKind::WriteZeroes, Flags::empty()), Ok(0));
+    assert_eq!(try_execute(RequestKind::WriteZeroes, Flags::KEEP | Flags::FUA), Ok(0));
     let expected = [
         Call::Write(Lba(16), vec![9; 4096], Durability::Cached),
         Call::Write(Lba(16), vec![9; 4096], Durability::Through),
@@ -273,24 +273,24 @@ fn each_request_is_one_call_of_the_device_and_is_counted() {
 
 #[test]
 fn a_request_that_fails_is_not_counted_and_tells_the_devices_error() {
-    let device = Arc::new(Told { broken: true, ..Told::default() });
+    let device = Arc::new(RecordingDevice { broken: true, ..RecordingDevice::default() });
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
-    let failed = worker.perform(RequestTag(0), &request(RequestKind::Flush, Flags::empty()), &mut buffer);
+    let failed = worker.try_execute(RequestTag(0), &request(RequestKind::Flush, Flags::empty()), &mut buffer);
     assert_eq!(failed, Err(RequestError(Errno::NOSPC.raw_os_error())));
     assert_eq!(worker.counters.so_far(), Traffic::default());
 }
 
 #[test]
 fn what_was_not_offered_never_reaches_the_device() {
-    let device = Arc::<Told>::default();
+    let device = Arc::<RecordingDevice>::default();
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
-    let unknown = worker.perform(RequestTag(0), &request(RequestKind::Unknown(13), Flags::empty()), &mut buffer);
+    let unknown = worker.try_execute(RequestTag(0), &request(RequestKind::Unknown(13), Flags::empty()), &mut buffer);
     assert_eq!(unknown, Err(RequestError(Errno::OPNOTSUPP.raw_os_error())));
     let sectors = u64::from(MOST_BYTES) / SECTOR_BYTES + 8;
     let long =
         IoRequest { range: SectorRange { start: Lba(0), sectors }, ..request(RequestKind::Read, Flags::empty()) };
-    assert_eq!(worker.perform(RequestTag(0), &long, &mut buffer), Err(RequestError(Errno::INVAL.raw_os_error())));
-    let lost = worker.perform(RequestTag(0), &request(RequestKind::Write, Flags::empty()), &mut buffer);
+    assert_eq!(worker.try_execute(RequestTag(0), &long, &mut buffer), Err(RequestError(Errno::INVAL.raw_os_error())));
+    let lost = worker.try_execute(RequestTag(0), &request(RequestKind::Write, Flags::empty()), &mut buffer);
     assert_eq!(lost, Err(RequestError(Errno::IO.raw_os_error())), "its data cannot be fetched");
     assert!(device.calls.lock().is_empty());
 }
@@ -300,37 +300,37 @@ fn a_panic_costs_an_answer_and_not_the_thread() {
     let (arrived, nobody) = sync_channel(0);
     let (_, leave) = sync_channel(0);
     drop(nobody);
-    let device = Arc::new(Told { gate: Some((arrived, Mutex::new(leave))), ..Told::default() });
+    let device = Arc::new(RecordingDevice { gate: Some((arrived, Mutex::new(leave))), ..RecordingDevice::default() });
     let (worker, mut buffer) = (worker(&device, &Arc::default()), AlignedBuffer::default());
-    let mut answer = |operation| worker.carry_out(RequestTag(0), &request(operation, Flags::empty()), &mut buffer);
-    assert_eq!(answer(RequestKind::Read), -Errno::IO.raw_os_error());
-    assert_eq!(answer(RequestKind::Flush), 0);
+    let mut result = |operation| worker.execute(RequestTag(0), &request(operation, Flags::empty()), &mut buffer);
+    assert_eq!(result(RequestKind::Read), -Errno::IO.raw_os_error());
+    assert_eq!(result(RequestKind::Flush), 0);
 }
 
 #[test]
 fn as_many_calls_are_under_way_as_there_are_threads_and_all_are_answered() {
     let (arrived, arrivals) = sync_channel(8);
     let (let_go, leave) = sync_channel(8);
-    let device = Arc::new(Told { gate: Some((arrived, Mutex::new(leave))), ..Told::default() });
-    let hand = Arc::default();
-    let (first, second) = (worker(&device, &hand), worker(&device, &hand));
-    let desk = Desk::new(Bell::new().expect("an eventfd"));
+    let device = Arc::new(RecordingDevice { gate: Some((arrived, Mutex::new(leave))), ..RecordingDevice::default() });
+    let data = Arc::default();
+    let (first, second) = (worker(&device, &data), worker(&device, &data));
+    let work_queue = WorkQueue::new(Notifier::new().expect("an eventfd"));
     std::thread::scope(|scope| {
-        scope.spawn(|| first.run(&desk));
-        scope.spawn(|| second.run(&desk));
+        scope.spawn(|| first.run(&work_queue));
+        scope.spawn(|| second.run(&work_queue));
         for tag in 0..3 {
-            desk.give(RequestTag(tag), request(RequestKind::Read, Flags::empty()));
+            work_queue.submit(RequestTag(tag), request(RequestKind::Read, Flags::empty()));
         }
         for _ in 0..2 {
             arrivals.recv_timeout(Duration::from_secs(60)).expect("two calls are under way at once");
         }
-        assert!(desk.results().is_empty());
-        desk.close();
+        assert!(work_queue.take_results().is_empty());
+        work_queue.close();
         for _ in 0..3 {
             let_go.send(()).expect("the device waits");
         }
     });
-    let mut results = desk.results();
+    let mut results = work_queue.take_results();
     results.sort_by_key(|(tag, _)| tag.0);
     assert_eq!(results, [0, 1, 2].map(|tag| (RequestTag(tag), 4096)));
 }

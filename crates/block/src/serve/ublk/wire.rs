@@ -39,7 +39,7 @@ pub enum ControlCommand {
     Add,
     /// Give up its number.
     Delete,
-    /// As [`ControlCommand::Delete`], without waiting for those who still have it open.
+    /// As [`ControlCommand::Delete`], without waiting until all programs have closed it.
     DeleteLater,
     /// Offer it.
     Start,

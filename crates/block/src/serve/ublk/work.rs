@@ -1,4 +1,4 @@
-//! Who carries requests out. Calls of a device block, so each that is under way has a thread.
+//! The workers, which execute requests. A call of a device blocks, so each call under way has a thread.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use umbrella_units::SECTOR_BYTES;
 
-use super::kernel::Bell;
+use super::kernel::Notifier;
 use super::params::MOST_BYTES;
 use super::wire::{Flags, IoRequest, RequestKind, RequestTag};
 use crate::device::{BlockDevice, Durability, Zeroes};
@@ -19,14 +19,14 @@ use crate::file::AlignedBuffer;
 use crate::serve::errno::errno;
 use crate::serve::traffic::TrafficCounters;
 
-/// What lies between the queue and the threads.
+/// Requests for the workers, and their results for the queue's thread.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct WorkQueue {
     incoming: Mutex<Incoming>,
     arrived: Condvar,
-    /// Results, until the queue takes them.
+    /// Results that the queue's thread has not taken yet.
     done: Mutex<Vec<(RequestTag, i32)>>,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 #[derive(Debug, Default)]
@@ -35,42 +35,43 @@ struct Incoming {
     closed: bool,
 }
 
-impl Desk {
-    /// One that wakes the queue by this bell.
-    pub(super) fn new(bell: Bell) -> Desk {
-        Desk { incoming: Mutex::default(), arrived: Condvar::new(), done: Mutex::default(), bell }
+impl WorkQueue {
+    /// An empty queue. `notifier` wakes the queue's thread when there are results.
+    pub(super) fn new(notifier: Notifier) -> WorkQueue {
+        WorkQueue { incoming: Mutex::default(), arrived: Condvar::new(), done: Mutex::default(), notifier }
     }
 
-    /// Hands a request to the threads.
-    pub(super) fn give(&self, tag: RequestTag, request: IoRequest) {
+    /// Hands a request to the workers.
+    pub(super) fn submit(&self, tag: RequestTag, request: IoRequest) {
         self.incoming.lock().requests.push_back((tag, request));
         self.arrived.notify_one();
     }
 
-    /// There will be no requests any more; the threads end when they have done what there is.
+    /// Accepts no more requests. The workers end when they have executed the remaining ones.
     pub(super) fn close(&self) {
         self.incoming.lock().closed = true;
         self.arrived.notify_all();
     }
 
-    /// Hands a result to the queue.
-    pub(super) fn answer(&self, tag: RequestTag, result: i32) {
+    /// Hands a result to the queue's thread.
+    pub(super) fn complete(&self, tag: RequestTag, result: i32) {
         let mut done = self.done.lock();
-        // Else the bell has been rung, and the queue has not come yet.
+        // Earlier results have notified the queue's thread already.
         let first = done.is_empty();
         done.push((tag, result));
         drop(done);
         if first {
-            self.bell.ring();
+            self.notifier.notify();
         }
     }
 
-    /// The results since the last time.
-    pub(super) fn results(&self) -> Vec<(RequestTag, i32)> {
+    /// Takes the results that came since the last call.
+    pub(super) fn take_results(&self) -> Vec<(RequestTag, i32)> {
         std::mem::take(&mut *self.done.lock())
     }
 
-    fn next(&self) -> Option<(RequestTag, IoRequest)> {
+    /// Waits for a request. `None` when the queue is closed and empty.
+    fn wait_for_request(&self) -> Option<(RequestTag, IoRequest)> {
         let mut incoming = self.incoming.lock();
         loop {
             if let Some(next) = incoming.requests.pop_front() {
@@ -84,12 +85,12 @@ impl Desk {
     }
 }
 
-/// Where the data of requests is.
+/// Copies the data of requests between the driver and a buffer.
 pub(super) trait Data: Send + Sync {
-    /// Fills the buffer with what the request writes.
+    /// Copies the data of a write request into the buffer.
     fn fetch(&self, tag: RequestTag, buffer: &mut [u8]) -> std::io::Result<()>;
 
-    /// Gives the request what it reads.
+    /// Copies the bytes to a read request.
     fn deliver(&self, tag: RequestTag, bytes: &[u8]) -> std::io::Result<()>;
 }
 
@@ -104,7 +105,7 @@ impl Data for File {
     }
 }
 
-/// Who carries requests out.
+/// Executes requests on a device.
 pub(super) struct Worker<D> {
     pub(super) device: Arc<dyn BlockDevice>,
     pub(super) data: D,
@@ -112,28 +113,28 @@ pub(super) struct Worker<D> {
 }
 
 impl<D: Data> Worker<D> {
-    /// Carries requests out until there are no more.
-    pub(super) fn run(&self, desk: &Desk) {
-        // Needs a right that not everybody has; without it, all works but under a shortage of memory.
+    /// Executes requests until the queue is closed and empty.
+    pub(super) fn run(&self, work_queue: &WorkQueue) {
+        // Needs a right that not every user has. Without it, all works except under a shortage of memory.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         let mut buffer = AlignedBuffer::default();
-        while let Some((tag, request)) = desk.next() {
-            desk.answer(tag, self.carry_out(tag, &request, &mut buffer));
+        while let Some((tag, request)) = work_queue.wait_for_request() {
+            work_queue.complete(tag, self.execute(tag, &request, &mut buffer));
         }
     }
 
-    /// Carries one out. Returns the result for the driver: bytes, or an error's number below zero.
-    pub(super) fn carry_out(&self, tag: RequestTag, request: &IoRequest, buffer: &mut AlignedBuffer) -> i32 {
-        // A panic costs an answer, and not a thread and a tag.
-        let performed = catch_unwind(AssertUnwindSafe(|| self.perform(tag, request, buffer)));
-        match performed.unwrap_or(Err(RequestError(Errno::IO.raw_os_error()))) {
+    /// Executes a request. Returns the result for the driver: a count of bytes, or a negated errno.
+    pub(super) fn execute(&self, tag: RequestTag, request: &IoRequest, buffer: &mut AlignedBuffer) -> i32 {
+        // A panic fails this request, and leaves the thread and the tag in use.
+        let executed = catch_unwind(AssertUnwindSafe(|| self.try_execute(tag, request, buffer)));
+        match executed.unwrap_or(Err(RequestError(Errno::IO.raw_os_error()))) {
             Ok(bytes) => bytes as i32,
             Err(RequestError(code)) => -code,
         }
     }
 
-    /// As [`Worker::carry_out`], with an error as such.
-    pub(super) fn perform(
+    /// As [`Worker::execute`], but returns the error as a value.
+    pub(super) fn try_execute(
         &self,
         tag: RequestTag,
         request: &IoRequest,
@@ -143,18 +144,18 @@ impl<D: Data> Worker<D> {
         let durability = if request.flags.contains(Flags::FUA) { Durability::Through } else { Durability::Cached };
         match request.operation {
             RequestKind::Read => {
-                let room = room(buffer, request)?;
-                self.device.read(range.start, room)?;
-                self.data.deliver(tag, room)?;
-                self.counters.read(room.len());
-                Ok(room.len())
+                let data = data_buffer(buffer, request)?;
+                self.device.read(range.start, data)?;
+                self.data.deliver(tag, data)?;
+                self.counters.read(data.len());
+                Ok(data.len())
             }
             RequestKind::Write => {
-                let room = room(buffer, request)?;
-                self.data.fetch(tag, room)?;
-                self.device.write(range.start, room, durability)?;
+                let data = data_buffer(buffer, request)?;
+                self.data.fetch(tag, data)?;
+                self.device.write(range.start, data, durability)?;
                 self.counters.write(range);
-                Ok(room.len())
+                Ok(data.len())
             }
             RequestKind::Flush => {
                 self.device.flush()?;
@@ -177,8 +178,8 @@ impl<D: Data> Worker<D> {
     }
 }
 
-/// As much of the buffer as the request has data.
-fn room<'b>(buffer: &'b mut AlignedBuffer, request: &IoRequest) -> Result<&'b mut [u8], RequestError> {
+/// The part of the buffer that holds the request's data.
+fn data_buffer<'b>(buffer: &'b mut AlignedBuffer, request: &IoRequest) -> Result<&'b mut [u8], RequestError> {
     let bytes = request.range.sectors * SECTOR_BYTES;
     if bytes > u64::from(MOST_BYTES) {
         return Err(RequestError(Errno::INVAL.raw_os_error()));
@@ -186,7 +187,7 @@ fn room<'b>(buffer: &'b mut AlignedBuffer, request: &IoRequest) -> Result<&'b mu
     Ok(buffer.room(bytes as usize))
 }
 
-/// Why a request could not be carried out: the error's number.
+/// The errno of a failed request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RequestError(pub(super) i32);
 
@@ -197,7 +198,7 @@ impl From<BlockError> for RequestError {
 }
 
 impl From<std::io::Error> for RequestError {
-    /// The data of a request could not be copied: the device is being taken away by force.
+    /// The data of a request could not be copied: the device is removed by force.
     fn from(error: std::io::Error) -> RequestError {
         tracing::warn!(%error, "cannot copy the data of a request");
         RequestError(Errno::IO.raw_os_error())

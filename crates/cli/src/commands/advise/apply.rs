@@ -49,29 +49,29 @@ impl Applying {
         let shown = visible_path(&self.config);
         let not = |changes| Saved { file: shown.clone(), changes, written: false };
         if write_back.is_empty() && rule.is_none() {
-            tell!("{shown}: nothing to change");
+            report!("{shown}: nothing to change");
             return Ok(not(Vec::new()));
         }
         let prepared = save::prepare(&self.config, &Change::Settings { write_back, rule })?;
         let changes = reload(client, prepared.spec(), true)?;
-        tell!("\n{shown} would change:");
+        report!("\n{shown} would change:");
         for change in &changes {
-            tell!("  {change}");
+            report!("  {change}");
         }
         if !matches!(self.asker.ask("write it, and put it in force?")?, Consent::Yes | Consent::All) {
-            tell!("{shown} stays as it is");
+            report!("{shown} stays as it is");
             return Ok(not(changes));
         }
         let spec = prepared.spec().clone();
         prepared.write()?;
         reload(client, &spec, false)?;
-        tell!("{shown} is written and in force");
+        report!("{shown} is written and in force");
         Ok(Saved { file: shown, changes, written: true })
     }
 }
 
 fn reload(client: &Client, spec: &PoolSpec, dry_run: bool) -> anyhow::Result<Vec<String>> {
     let request = Request::RulesReload { spec: Box::new(spec.clone()), dry_run };
-    let Answer::Reloaded { changes, .. } = client.ask(&request)? else { return Err(ClientError::Unexpected.into()) };
+    let Answer::Reloaded { changes, .. } = client.call(&request)? else { return Err(ClientError::Unexpected.into()) };
     Ok(changes.iter().map(|change| visible(&change.to_string())).collect())
 }

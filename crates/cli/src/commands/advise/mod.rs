@@ -145,7 +145,7 @@ impl AdviseArgs {
         let done = if self.pool.is_some() { pool::advise(&self) } else { self.advise() };
         done.or_else(|error| match error.downcast::<Interrupted>() {
             Ok(Interrupted(code)) => {
-                tell!("interrupted: no advice, because the simulation was not complete (--quick takes less time)");
+                report!("interrupted: no advice, because the simulation was not complete (--quick takes less time)");
                 Ok(code)
             }
             Err(error) => Err(with_hint(error)),
@@ -160,12 +160,12 @@ impl AdviseArgs {
         };
         let report = self.simulator()?.report(&recordings, self.profile(is_flash), KERNEL)?;
         let text = text::report(&report);
-        self.give(&report, &text, || page::of(&[("", &report)], &text))?;
+        self.print_report(&report, &text, || page::of(&[("", &report)], &text))?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Prints what is said, and writes the page.
-    fn give(&self, report: &impl Serialize, text: &str, page: impl FnOnce() -> String) -> anyhow::Result<()> {
+    /// Prints the report, and writes the page.
+    fn print_report(&self, report: &impl Serialize, text: &str, page: impl FnOnce() -> String) -> anyhow::Result<()> {
         // A page that cannot be written takes no advice along.
         let written = self.html.as_ref().map_or(Ok(()), |path| super::whole_file::write_whole(path, &page()));
         if self.json {
@@ -195,19 +195,19 @@ impl AdviseArgs {
         self.disk.as_deref().unwrap_or(if is_flash { "sata_ssd" } else { "modern" })
     }
 
-    /// How many requests are simulated.
-    fn most(&self) -> u32 {
+    /// The largest number of requests to simulate.
+    fn max_requests(&self) -> u32 {
         if self.quick { QUICK } else { self.requests }
     }
 
-    /// What a disk is asked for from now on, and whether it has no motor.
+    /// Records the requests of a disk. Returns them, and whether the disk has no motor.
     fn recorded(&self, path: &Path) -> anyhow::Result<(Vec<Recording>, bool)> {
         let device = Device::find(path)?;
         block_trace::require_root()?;
         let order = record::Order {
             devices: &[device],
             time: self.time,
-            most: u64::from(self.most()),
+            most: u64::from(self.max_requests()),
             save: self.save.as_deref(),
             name: &visible_path(path),
         };
@@ -217,7 +217,7 @@ impl AdviseArgs {
     }
 
     fn recordings(&self) -> anyhow::Result<Vec<Recording>> {
-        let most = (self.most() as usize / self.traces.len()).max(1);
+        let most = (self.max_requests() as usize / self.traces.len()).max(1);
         self.traces.iter().map(|path| self.recording(path, most)).collect()
     }
 

@@ -55,7 +55,7 @@ pub(super) struct PlacementReport {
     pub(super) is_cut: bool,
     /// Requests to disks with a motor.
     pub(super) requests: u64,
-    /// Those of them that are of a file that was found.
+    /// The requests among them whose file was found.
     pub(super) of_files: u64,
     /// How long programs waited without a rule.
     pub(super) today: Samples,
@@ -161,9 +161,9 @@ pub(super) fn advise(
     let mut requests: Vec<Requests> = disks.iter().map(|disk| Requests::of(disk.recording)).collect();
     for (disk, requests) in disks.iter().zip(&mut requests) {
         for branch in branches.iter().filter(|branch| disk.branches.contains(&branch.name)) {
-            tell!("looking at the files of branch {}", quoted(&branch.name));
+            report!("looking at the files of branch {}", quoted(&branch.name));
             walk.branch(simulator, &branch.path, &mut |path, data| {
-                let wanted = wanted(&candidates, &views, &facts(path, data));
+                let wanted = choose_places(&candidates, &views, &facts(path, data));
                 for (number, (files, bytes)) in figures.iter_mut().enumerate() {
                     if wanted >> number & 1 == 1 {
                         (*files, *bytes) = (*files + 1, *bytes + data.blocks() * 512);
@@ -181,7 +181,7 @@ pub(super) fn advise(
         runs.extend(placement::plan(disk.recording, &requests.wanted, candidates.len(), disk.today)?);
     }
     let (runs, cells): (Vec<_>, Vec<_>) = runs.into_iter().unzip();
-    tell!("placement: {}", count(cells.len() as u64, "run"));
+    report!("placement: {}", count(cells.len() as u64, "run"));
     let outcomes = simulator.outcomes(&cells)?;
     let runs: Vec<_> = runs.into_iter().zip(outcomes).collect();
     let (today, waited) = placement::judge(&runs, candidates.len());
@@ -250,8 +250,8 @@ fn views(config: &Config, branches: &[BranchStatus]) -> Vec<BranchView> {
     config.spec.branches.iter().map(|branch| view(&branch.name)).collect()
 }
 
-/// Which candidates decide where the file belongs.
-fn wanted(candidates: &[Candidate], views: &[BranchView], facts: &FileFacts<'_>) -> Wanted {
+/// The candidates whose rules place the file, as a bit set.
+fn choose_places(candidates: &[Candidate], views: &[BranchView], facts: &FileFacts<'_>) -> Wanted {
     let decides = |of: &Candidate| of.rules.deciding_entry(facts, views, None) == of.entry;
     let each = candidates.iter().enumerate().filter(|(_, candidate)| decides(candidate));
     each.fold(0, |wanted, (number, _)| wanted | 1 << number)
@@ -378,7 +378,7 @@ mod tests {
         let wanted_by = |config: &Config, path: &str| {
             let candidates = candidates(config, "ssd");
             assert_eq!(candidates.len(), TRIED.len());
-            wanted(&candidates, &views(config, &[]), &facts(Path::new(path), &data))
+            choose_places(&candidates, &views(config, &[]), &facts(Path::new(path), &data))
         };
         assert_eq!(wanted_by(&pool(""), "/films/a"), 0b11_1111, "it is small and young");
         let own = pool("[[rule]]\nwhen = { path = \"/films/**\" }\nto = \"hdd\"\n");

@@ -47,15 +47,15 @@ impl PoolDisk {
 pub(super) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     args.check_page()?;
     block_trace::require_root()?;
-    let (pool, client) = commands::reach(args.pool.as_deref())?;
+    let (pool, client) = commands::find_live_pool(args.pool.as_deref())?;
     let applying = args.apply.then(|| Applying::new(&client, args.yes)).transpose()?;
     let policies = policies(&client)?;
-    let Answer::Branches { branches } = client.ask(&Request::BranchList)? else {
+    let Answer::Branches { branches } = client.call(&Request::BranchList)? else {
         return Err(ClientError::Unexpected.into());
     };
     let (disks, left_out) = disks(&branches);
     for left in &left_out {
-        tell!("umbrella: branch {} is not recorded: {}", quoted(&left.branch), left.reason);
+        report!("umbrella: branch {} is not recorded: {}", quoted(&left.branch), left.reason);
     }
     if disks.is_empty() {
         bail!("{}: no branch lies on a disk of its own that can be recorded", visible_path(&pool.mount));
@@ -106,7 +106,7 @@ pub(super) fn advise(args: &AdviseArgs) -> anyhow::Result<ExitCode> {
     let said = if report.applied.is_some() && !args.json { String::new() } else { text::of_pool(&report) };
     let titled = report.disks.iter().filter_map(|disk| Some((disk.device.as_str(), disk.advice.as_ref()?)));
     let titled: Vec<_> = titled.collect();
-    args.give(&report, &said, || page::of(&titled, &text::of_pool(&report)))?;
+    args.print_report(&report, &said, || page::of(&titled, &text::of_pool(&report)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -119,7 +119,7 @@ fn disk_report<'a>(
 ) -> anyhow::Result<DiskReport> {
     let mut advice = None;
     if recording.has_requests() {
-        tell!("{}:", disk.name);
+        report!("{}:", disk.name);
         let mut report = simulator.report(std::slice::from_ref(recording), args.profile(disk.is_flash), policy)?;
         // The lines for branches and kernel are those of the whole pool.
         report.configuration = configuration::of_sleep(&report.sleep).into_iter().collect();
@@ -141,7 +141,7 @@ fn judged(reports: &[DiskReport]) -> impl Iterator<Item = &WriteBackAdvice> {
 
 /// The policy of each branch; none is the kernel's.
 fn policies(client: &Client) -> anyhow::Result<BTreeMap<String, Option<String>>> {
-    let Answer::WriteBack { branches } = client.ask(&Request::WriteBackShow { branch: None })? else {
+    let Answer::WriteBack { branches } = client.call(&Request::WriteBackShow { branch: None })? else {
         return Err(ClientError::Unexpected.into());
     };
     Ok(branches.into_iter().map(|of| (of.branch, of.write_back.map(|status| status.policy))).collect())
@@ -177,12 +177,12 @@ fn disks_of(branch: &BranchStatus) -> Result<Vec<(String, Device, bool)>, String
     if branch.covered {
         return Err("it is hidden, so its disk is not visible".to_owned());
     }
-    let storage = storage::look(&branch.path).map_err(|error| error.to_string())?;
+    let storage = storage::inspect(&branch.path).map_err(|error| error.to_string())?;
     if storage.medium == Medium::Remote || storage.disks.is_empty() {
         return Err(format!("{} lies on no disk of this machine", storage.kind));
     }
     let device = |name: &String| {
-        let device = Device::named(name).filter(|device| device.is_there());
+        let device = Device::from_kernel_name(name).filter(|device| device.is_there());
         let device = device.ok_or_else(|| format!("the kernel knows no disk {name}"))?;
         Ok((name.clone(), device, device.is_flash()))
     };
@@ -201,7 +201,7 @@ fn recorded(
         if policy.is_some() && disks.iter().any(|disk| disk.branches.contains(branch)) {
             match DecisionRecord::begin(client, branch, number) {
                 Ok(record) => records.push(record),
-                Err(error) => tell!("umbrella: the decisions of branch {} are not recorded: {error}", quoted(branch)),
+                Err(error) => report!("umbrella: the decisions of branch {} are not recorded: {error}", quoted(branch)),
             }
         }
     }
@@ -210,14 +210,14 @@ fn recorded(
     let order = record::Order {
         devices: &devices,
         time: args.time,
-        most: u64::from(args.most()),
+        most: u64::from(args.max_requests()),
         save: args.save.as_deref(),
         name: &names.join(", "),
     };
     let recordings = record::record(&order)?;
     for record in &mut records {
         if let Err(error) = record.end() {
-            tell!("umbrella: the record of the decisions of branch {} has no end: {error}", quoted(&record.branch));
+            report!("umbrella: the record of the decisions of branch {} has no end: {error}", quoted(&record.branch));
         }
     }
     Ok((recordings, records))
@@ -239,14 +239,14 @@ impl DecisionRecord {
         let file = std::env::temp_dir().join(format!("umbrella-advise-{}-{number}.events", std::process::id()));
         let branch = branch.to_owned();
         let request = Request::WriteBackRecord { branch: branch.clone(), file: Some(file.clone()), most: Self::MOST };
-        client.ask(&request)?;
+        client.call(&request)?;
         Ok(DecisionRecord { client: client.clone(), branch, file, has_ended: false })
     }
 
     fn end(&mut self) -> Result<(), ClientError> {
         self.has_ended = true;
         let request = Request::WriteBackRecord { branch: self.branch.clone(), file: None, most: Self::MOST };
-        self.client.ask(&request).map(drop)
+        self.client.call(&request).map(drop)
     }
 
     /// Makes the decisions again.

@@ -86,7 +86,7 @@ pub(super) fn record(order: &Order<'_>) -> anyhow::Result<Vec<Recording>> {
     for (disk, kept) in names.iter().zip(kept) {
         if let Some(file) = kept.file {
             let file = file.finish()?;
-            tell!("{}: the requests of {disk}", visible_path(&file.path));
+            report!("{}: the requests of {disk}", visible_path(&file.path));
             if let Some(error) = file.error {
                 return Err(error);
             }
@@ -119,14 +119,14 @@ fn watch(
     let lines = kept.iter_mut().map(|kept| kept as &mut dyn Lines);
     let mut recording =
         block_trace::Recording::begin(devices.iter().copied().zip(lines), Tracepoint::Queue, BUFFER_KIB)?;
-    tell!(
+    report!(
         "recording {name} for {}; Ctrl-C ends the recording early, and the advice uses what was recorded",
         format_duration(time)
     );
     let bar = bar(time);
     let (started, mut last_line) = (Instant::now(), Instant::now());
     let mut why = None;
-    let ended = recording.until(|written| {
+    let ended = recording.record_until(|written| {
         let requests = written.iter().sum();
         bar.set_position(started.elapsed().as_secs());
         bar.set_message(count(requests, "request"));
@@ -155,10 +155,10 @@ fn watch(
         signal_hook::low_level::unregister(signal);
     }
     if let Some(why) = why {
-        tell!("umbrella: {why}");
+        report!("umbrella: {why}");
     }
     if total.lost > 0 {
-        tell!(
+        report!(
             "umbrella: the kernel lost {}: the disk got more requests than the simulation has",
             count(total.lost, "event")
         );

@@ -28,9 +28,9 @@ pub(super) struct Simulator {
 }
 
 impl Simulator {
-    /// From now on Ctrl-C ends the runs.
+    /// Ctrl-C ends the runs after this.
     pub(super) fn new(memory: ByteSize, threads: Option<u32>) -> anyhow::Result<Simulator> {
-        Ok(Simulator { later: Bars::later()?, memory, threads })
+        Ok(Simulator { later: Bars::catch_interrupts()?, memory, threads })
     }
 
     /// What to set for a disk that is asked for this, and has that write-back policy today.
@@ -42,7 +42,7 @@ impl Simulator {
     ) -> anyhow::Result<DiskAdviceReport> {
         let today = Baseline { disk, memory: self.memory, policy };
         let cells = write_back::plan(recordings, today)?;
-        tell!("write-back: {}", count(cells.len() as u64, "run"));
+        report!("write-back: {}", count(cells.len() as u64, "run"));
         let Some(write_back) = write_back::judge(&self.outcomes(&cells)?, today) else {
             bail!("nothing was simulated")
         };
@@ -66,7 +66,7 @@ impl Simulator {
             return Ok(refusal);
         }
         let (runs, cells): (Vec<_>, Vec<_>) = sleep::plan(recordings, disk)?.into_iter().unzip();
-        tell!("flash and sleep: {}", count(cells.len() as u64, "run"));
+        report!("flash and sleep: {}", count(cells.len() as u64, "run"));
         let outcomes = self.outcomes(&cells)?;
         let runs: Vec<_> = runs.into_iter().zip(outcomes).collect();
         let Some(judged) = sleep::judge(&runs) else { bail!("nothing was simulated") };

@@ -106,13 +106,13 @@ impl RLfsArgs {
         let mut runs = Vec::new();
         for locality in scale.localities {
             for scheme in ["r_lfs:regions=1", "r_lfs:regions=3", "organ"] {
-                tell!("{}/{} with {scheme} ...", locality.0, locality.1);
+                report!("{}/{} with {scheme} ...", locality.0, locality.1);
                 runs.push(
                     prototype(&scale, *locality, scheme, &stop).with_context(|| format!("{scheme}: the run failed"))?,
                 );
             }
         }
-        let claims: Vec<Claim> = runs.chunks(3).flat_map(judge).collect();
+        let claims: Vec<Claim> = runs.chunks(3).flat_map(evaluate_claims).collect();
         let title = "the prototype: cleaner blocks and elapsed time";
         let shown = [FigureClaims { figure: "7", title, assumed: ASSUMED, watts: None, claims: &claims }];
         if self.json {
@@ -141,7 +141,7 @@ impl RLfsArgs {
 }
 
 /// What the paper says of three regions against one, figure 7.
-fn judge(runs: &[BenchRun]) -> Vec<Claim> {
+fn evaluate_claims(runs: &[BenchRun]) -> Vec<Claim> {
     let [plain, regions, _] = runs else { return Vec::new() };
     let less = |of: &dyn Fn(&BenchRun) -> f64| (1.0 - of(regions) / of(plain).max(f64::MIN_POSITIVE)) * 100.0;
     let cleaner = less(&|run| (run.cleaner_read_blocks + run.cleaner_written_blocks) as f64);

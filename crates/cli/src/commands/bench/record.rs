@@ -63,21 +63,21 @@ impl BenchRecordArgs {
         let mut output = Recorded::create(&self.output, existing)?;
         let lines: &mut dyn Lines = &mut output;
         let mut recording = Recording::begin([(device, lines)], self.event, self.buffer_kib)?;
-        tell!("recording {}; Ctrl-C ends", visible_path(&self.device));
+        report!("recording {}; Ctrl-C ends", visible_path(&self.device));
         let started = Instant::now();
         let time_is_up = || self.seconds.is_some_and(|time| started.elapsed() >= time);
         let mut has_gone = false;
-        let ended = recording.until(|_| {
+        let ended = recording.record_until(|_| {
             has_gone = !device.is_there();
             has_gone || stop.load(Ordering::Relaxed) || time_is_up()
         });
         let total = recording.end();
         let (written, lost) = (total.written.iter().sum::<u64>(), total.lost);
         if has_gone {
-            tell!("umbrella: {} is gone: the recording ends", visible_path(&self.device));
+            report!("umbrella: {} is gone: the recording ends", visible_path(&self.device));
         }
         if lost > 0 {
-            tell!("umbrella: the kernel lost {} (a larger buffer: --buffer-kib)", count(lost, "event"));
+            report!("umbrella: the kernel lost {} (a larger buffer: --buffer-kib)", count(lost, "event"));
         }
         let kept = match output.finish() {
             Ok(kept) => kept,
@@ -85,7 +85,7 @@ impl BenchRecordArgs {
         };
         let recorded = format!("{}: {}", visible_path(&kept.path), count(written.saturating_sub(kept.lost), "record"));
         let Some(error) = ended.err().or(kept.error) else {
-            tell!("{recorded}");
+            report!("{recorded}");
             return Ok(ExitCode::SUCCESS);
         };
         if kept.path == Path::new("-") {

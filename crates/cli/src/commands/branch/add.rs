@@ -92,7 +92,7 @@ fn duration(text: &str) -> Result<Duration, ParseDurationError> {
 
 impl AddArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = commands::reach(self.pool.pool.as_deref())?;
+        let (_, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
         let mut branch = BranchSpec {
             path: pool::absolute(&self.path)?,
             name: self.name.clone(),
@@ -108,7 +108,7 @@ impl AddArgs {
             passthrough: !self.no_passthrough,
             write_back: None,
         };
-        mounts::refuse_silent(&branch.path)?;
+        mounts::refuse_unresponsive(&branch.path)?;
         let lines = configuration(&branch)?;
         let name = branch.name.clone();
         // What cannot be written is said before anything is changed.
@@ -120,7 +120,7 @@ impl AddArgs {
             branch.min_free = kept.min_free;
         }
         ending::wait_for_branches(std::slice::from_ref(&branch.path))?;
-        client.ask(&Request::BranchAdd { branch: branch.clone(), to_default, to_group: self.group.clone() })?;
+        client.call(&Request::BranchAdd { branch: branch.clone(), to_default, to_group: self.group.clone() })?;
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {
             let written = saved.write();
@@ -132,7 +132,7 @@ impl AddArgs {
         if self.json {
             let added = json!({ "branch": name, "added": true, "configuration": lines, "lists": lists, "saved": file });
             output::json(&added)?;
-            return self.then_balance(&client);
+            return self.balance_after(&client);
         }
         let shown = quoted(&name);
         let on = if lists.is_empty() {
@@ -152,10 +152,10 @@ impl AddArgs {
             let also = format!("{default}{}", group.unwrap_or_default());
             output::line(&format!("to keep it, add to the configuration (or --save it){also}:\n\n{lines}"))?;
         }
-        self.then_balance(&client)
+        self.balance_after(&client)
     }
 
-    fn then_balance(&self, client: &Client) -> anyhow::Result<ExitCode> {
+    fn balance_after(&self, client: &Client) -> anyhow::Result<ExitCode> {
         let Some(group) = self.group.clone().filter(|_| self.balance) else { return Ok(ExitCode::SUCCESS) };
         let request = Request::Balance { group, within: balance::TO, dry_run: false, bandwidth: None };
         balance::balance(client, &request, false, self.json)

@@ -87,9 +87,9 @@ impl BranchArgs {
             BranchCommand::Remove(args) => args.run(),
             BranchCommand::Replace(args) => args.run(),
             BranchCommand::Drain { name, stop, pool, json } => {
-                let (_, client) = super::reach(pool.pool.as_deref())?;
+                let (_, client) = super::find_live_pool(pool.pool.as_deref())?;
                 if stop {
-                    client.ask(&Request::BranchDrainStop { name: name.clone() })?;
+                    client.call(&Request::BranchDrainStop { name: name.clone() })?;
                     if json {
                         output::json(&json!({ "branch": name, "draining": false }))?;
                     } else {
@@ -112,8 +112,8 @@ impl BranchArgs {
                 Ok(code)
             }
             BranchCommand::ClearErrors { name, pool, json } => {
-                let (_, client) = super::reach(pool.pool.as_deref())?;
-                client.ask(&Request::BranchClearErrors { name: name.clone() })?;
+                let (_, client) = super::find_live_pool(pool.pool.as_deref())?;
+                client.call(&Request::BranchClearErrors { name: name.clone() })?;
                 if json {
                     output::json(&json!({ "branch": name, "failing": false }))?;
                 } else {
@@ -125,7 +125,7 @@ impl BranchArgs {
                 Ok(ExitCode::SUCCESS)
             }
             BranchCommand::List { pool, json } => {
-                let (_, client) = super::reach(pool.pool.as_deref())?;
+                let (_, client) = super::find_live_pool(pool.pool.as_deref())?;
                 let branches = list(&client)?;
                 if json {
                     output::json_list(&branches)?;
@@ -139,7 +139,7 @@ impl BranchArgs {
 }
 
 fn list(client: &Client) -> Result<Vec<BranchStatus>, ClientError> {
-    match client.ask(&Request::BranchList)? {
+    match client.call(&Request::BranchList)? {
         Answer::Branches { branches } => Ok(branches),
         _ => Err(ClientError::Unexpected),
     }
@@ -156,6 +156,6 @@ fn rules_reaching(client: &Client, branch: &str) -> Result<Vec<String>, ClientEr
 }
 
 fn rules_with(client: &Client, wanted: impl Fn(&RuleStatus) -> bool) -> Result<Vec<String>, ClientError> {
-    let Answer::Status(status) = client.ask(&Request::Status)? else { return Err(ClientError::Unexpected) };
+    let Answer::Status(status) = client.call(&Request::Status)? else { return Err(ClientError::Unexpected) };
     Ok(status.rules.into_iter().filter(wanted).map(|rule| rule.name).collect())
 }

@@ -41,12 +41,12 @@ pub(super) struct RemoveArgs {
 
 impl RemoveArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = commands::reach(self.pool.pool.as_deref())?;
+        let (_, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
         let rules = rules_naming(&client, &self.name)?;
         // What cannot be written is said before anything is changed.
         let change = Change::Remove { name: &self.name };
         let saved = if self.save { Some(save::prepare(&commands::config_of(&client)?, &change)?) } else { None };
-        client.ask(&Request::BranchRemove { name: self.name.clone(), force: self.force })?;
+        client.call(&Request::BranchRemove { name: self.name.clone(), force: self.force })?;
         let name = quoted(&self.name);
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {

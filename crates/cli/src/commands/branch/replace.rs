@@ -13,7 +13,7 @@ use umbrella_fs::spec::PoolSpec;
 use crate::client::{Client, ClientError};
 use crate::commands::{self, PoolOption};
 use crate::config::save::{self, Change, Prepared};
-use crate::mounts::{self, is_file, refuse_silent};
+use crate::mounts::{self, is_file, refuse_unresponsive};
 use crate::pool::{self, Pool};
 use crate::probe::ProbeReply;
 use crate::text::{quoted, quoted_list, visible_path};
@@ -60,13 +60,13 @@ impl ReplaceArgs {
         let next = if let Some(file) = file {
             let spec = config::read(file)?.spec;
             let pool = pool::configured(&spec.mount)?;
-            match self.on_live(&pool)? {
+            match self.replace_mounted(&pool)? {
                 Some(next) => next,
-                None => self.before_mount(file, &spec, &pool)?,
+                None => self.forget_identity(file, &spec, &pool)?,
             }
         } else {
             let pool = pool::find(self.pool.pool.as_deref())?;
-            let next = self.on_live(&pool)?;
+            let next = self.replace_mounted(&pool)?;
             next.with_context(|| {
                 let mount = visible_path(&pool.mount);
                 format!("the pool at {mount} is not mounted; name its configuration with --pool")
@@ -97,10 +97,10 @@ impl ReplaceArgs {
         Ok(Some(file))
     }
 
-    /// On a pool that is mounted; nothing when no daemon answers.
-    fn on_live(&self, pool: &Pool) -> anyhow::Result<Option<NextSteps>> {
+    /// Replaces the branch in a mounted pool. `None` when no daemon answers.
+    fn replace_mounted(&self, pool: &Pool) -> anyhow::Result<Option<NextSteps>> {
         let path = self.path.as_deref().map(pool::absolute).transpose()?;
-        path.as_deref().map_or(Ok(()), refuse_silent)?;
+        path.as_deref().map_or(Ok(()), refuse_unresponsive)?;
         ending::wait_for_branches(path.as_slice())?;
         let client = Client::new(&pool.socket);
         let config = match commands::config_of(&client) {
@@ -108,7 +108,7 @@ impl ReplaceArgs {
             config => config?,
         };
         let change = self.change_of(&config, path.as_deref())?;
-        client.ask(&Request::BranchReplace { name: self.name.clone(), path: path.clone(), force: self.force })?;
+        client.call(&Request::BranchReplace { name: self.name.clone(), path: path.clone(), force: self.force })?;
         let saved = self.write(change)?;
         let words = match (&saved, path) {
             (Some(file), _) => format!("; saved to {file}"),
@@ -120,8 +120,8 @@ impl ReplaceArgs {
         Ok(Some(NextSteps { words, saved }))
     }
 
-    /// Forgets what the branch was, so that the next mount takes in what is there.
-    fn before_mount(&self, file: &Path, spec: &PoolSpec, pool: &Pool) -> anyhow::Result<NextSteps> {
+    /// Forgets the identity of the old branch, so that the next mount accepts the new one.
+    fn forget_identity(&self, file: &Path, spec: &PoolSpec, pool: &Pool) -> anyhow::Result<NextSteps> {
         let name = quoted(&self.name);
         let Some(branch) = spec.branches.iter().find(|branch| branch.name == self.name) else {
             let known = quoted_list(spec.branches.iter().map(|branch| branch.name.as_str()));
@@ -134,8 +134,8 @@ impl ReplaceArgs {
         }
         let change = self.change_of(file, Some(&path).filter(|_| is_elsewhere).map(PathBuf::as_path))?;
         let shown = visible_path(&path);
-        refuse_silent(&path)?;
-        covers::refuse(&path)?;
+        refuse_unresponsive(&path)?;
+        covers::refuse_covered(&path)?;
         let state = StateDir::open(&pool::state_dir(&pool.mount), &pool.mount)?;
         let was_mount = state.branch(&self.name).is_some_and(|known| known.was_mount && known.path == branch.path);
         match mounts::found_at(&path) {

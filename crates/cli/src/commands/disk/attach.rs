@@ -74,8 +74,8 @@ impl AttachArgs {
             let started =
                 serve::start(&self.source, &spec.name, LocalDevice::Attached, on_damage, self.log.as_deref(), verbose);
             match started {
-                Ok(()) => return status_of(DiskClient::new(&place::control(&spec.name)).ask(&Request::Status)?),
-                // Somebody else was faster.
+                Ok(()) => return status_of(DiskClient::new(&place::control(&spec.name)).call(&Request::Status)?),
+                // Another process was faster.
                 Err(_) if place::is_served(&spec.name) => {}
                 Err(error) => return Err(error),
             }
@@ -104,7 +104,7 @@ impl AttachArgs {
                 outdated.join(", ")
             );
         }
-        status_of(client.ask(&Request::Attach { front: spec.front })?)
+        status_of(client.call(&Request::Attach { front: spec.front })?)
     }
 }
 

@@ -67,9 +67,9 @@ struct DiskCheckReport {
     pair: Option<PairReport>,
     /// The log store, if there is one that could be looked at.
     store: Option<StoreReport>,
-    /// Why its data was not checked: somebody uses it.
+    /// Why its data was not checked: the disk is in use.
     unread: Option<String>,
-    /// There is a log store, and somebody serves it.
+    /// A daemon serves the log store.
     #[serde(skip)]
     serves_store: bool,
 }
@@ -120,10 +120,10 @@ impl Message {
 impl DiskCheckArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let report = match self.source.read() {
-            Ok(disk) => look(disk, if self.data { Depth::Data } else { Depth::Structure }),
+            Ok(disk) => check_disk(disk, if self.data { Depth::Data } else { Depth::Structure }),
             Err(error) => match error.downcast::<ConfigErrors>() {
                 Ok(errors) if !self.json => {
-                    tell!("{errors}");
+                    report!("{errors}");
                     return Ok(ExitCode::FAILURE);
                 }
                 Ok(errors) => {
@@ -142,13 +142,13 @@ impl DiskCheckArgs {
     }
 }
 
-/// Looks at what the disk is made of, without opening it.
-fn look(disk: DiskSpec, depth: Depth) -> DiskCheckReport {
+/// Checks the devices of a disk, without opening the disk itself.
+fn check_disk(disk: DiskSpec, depth: Depth) -> DiskCheckReport {
     let mut report = DiskCheckReport::new();
     let flash = disk.cache.as_ref().map(|cache| ("flash", &cache.flash));
     for (part, device) in std::iter::once(("disk", &disk.disk)).chain(flash) {
         let Some(path) = device.path() else { continue };
-        match look_at(path, device) {
+        match check_device(path, device) {
             Ok(None) => {}
             Ok(Some(warning)) => report.warnings.push(Message::Device { message: format!("{part}: {warning}") }),
             Err(error) => report.errors.push(Message::Device { message: format!("{part}: {error}") }),
@@ -170,20 +170,20 @@ fn look(disk: DiskSpec, depth: Depth) -> DiskCheckReport {
     }
     let far = disk.nbd.open_to_others().map(|address| Message::Device { message: open_to_others(address) });
     report.warnings.extend(far);
-    look_for_users(&disk, &mut report);
+    check_users(&disk, &mut report);
     let may_read = report.errors.is_empty() && report.unread.is_none();
     if let (Some(cache), true) = (&disk.cache, may_read) {
         let is_there = |device: &DeviceSpec| device.path().is_none_or(|path| !open::is_missing(path).unwrap_or(false));
         match (is_there(&disk.disk), is_there(&cache.flash)) {
-            (true, true) => look_at_halves(&disk, cache, &mut report),
-            (true, false) => look_for_flash(&disk, &mut report),
+            (true, true) => check_halves(&disk, cache, &mut report),
+            (true, false) => check_for_flash(&disk, &mut report),
             (false, _) => {}
         }
     }
     if report.unread.is_none() {
-        look_at_store(&disk, depth, &mut report);
+        check_log_store(&disk, depth, &mut report);
         if depth == Depth::Structure {
-            look_at_last_scrub(&disk, &mut report);
+            check_last_scrub(&disk, &mut report);
         }
     }
     report.ok = if report.errors.is_empty() { report.unread.is_none().then_some(true) } else { Some(false) };
@@ -193,7 +193,7 @@ fn look(disk: DiskSpec, depth: Depth) -> DiskCheckReport {
 
 /// Looks for users of the disk. If there are any, its contents are not checked, since data that is written meanwhile
 /// would look like damage. A daemon is asked what it knows.
-fn look_for_users(disk: &DiskSpec, report: &mut DiskCheckReport) {
+fn check_users(disk: &DiskSpec, report: &mut DiskCheckReport) {
     if place::is_served(&disk.name) {
         let status = match place::client_of(disk) {
             Ok((_, status)) => status,
@@ -226,7 +226,7 @@ fn look_for_users(disk: &DiskSpec, report: &mut DiskCheckReport) {
 }
 
 /// The flash is not there: whether the disk is waiting for it.
-fn look_for_flash(disk: &DiskSpec, report: &mut DiskCheckReport) {
+fn check_for_flash(disk: &DiskSpec, report: &mut DiskCheckReport) {
     let half = OpenDevice::open_data(&disk.disk, Access::ReadOnly).ok().flatten().map(|part| part.half());
     let message = match half.map(|half| hybrid::flash_of(&half)) {
         None | Some(Ok(None)) => return,
@@ -240,7 +240,7 @@ fn look_for_flash(disk: &DiskSpec, report: &mut DiskCheckReport) {
 }
 
 /// Reads both halves of a hybrid disk that nobody uses.
-fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut DiskCheckReport) {
+fn check_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut DiskCheckReport) {
     let open = |device| Ok(OpenDevice::open_data(device, Access::ReadOnly)?.map(|part| part.half()));
     let checked = open(&disk.disk).and_then(|disk| Ok(disk.zip(open(&cache.flash)?))).and_then(|halves| {
         let Some((disk, flash)) = halves else { return Ok(None) };
@@ -263,7 +263,7 @@ fn look_at_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut DiskCheckRepo
 }
 
 /// Reads the log store of a disk that nobody uses, if there is one.
-fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut DiskCheckReport) {
+fn check_log_store(disk: &DiskSpec, depth: Depth, report: &mut DiskCheckReport) {
     let is_there = disk.disk.path().is_some_and(|path| path.exists());
     if !report.errors.is_empty() || !is_there {
         return;
@@ -272,7 +272,7 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut DiskCheckReport) {
     if disk.cache.is_some() && !halves_are_whole {
         return;
     }
-    match check_store::look(disk, depth) {
+    match check_store::check_store(disk, depth) {
         Ok(None) => {}
         Ok(Some(StoreCheck { report: store, errors, warnings })) => {
             report.errors.extend(errors.into_iter().map(Message::Store));
@@ -284,7 +284,7 @@ fn look_at_store(disk: &DiskSpec, depth: Depth, report: &mut DiskCheckReport) {
 }
 
 /// Reads again what the last scrub of a log store found damaged: what was written since is whole.
-fn look_at_last_scrub(disk: &DiskSpec, report: &mut DiskCheckReport) {
+fn check_last_scrub(disk: &DiskSpec, report: &mut DiskCheckReport) {
     let Some(id) = report.store.as_ref().map(|store| store.id) else { return };
     let kept = Scrubs::of(disk.name.clone(), Some(id)).status().last;
     let Some(last) = kept.filter(|last| last.ranges() > 0) else { return };
@@ -299,7 +299,7 @@ fn look_at_last_scrub(disk: &DiskSpec, report: &mut DiskCheckReport) {
     }
 }
 
-/// Why a flash is too small, if it is: what is there counts, else what would be made.
+/// The message that a flash is too small, if it is: by its present size, or else by the configured one.
 pub(super) fn too_small(flash: &DeviceSpec) -> Option<String> {
     let file = flash.path().and_then(|path| std::fs::metadata(path).ok());
     let size = match file {
@@ -312,8 +312,8 @@ pub(super) fn too_small(flash: &DeviceSpec) -> Option<String> {
     Some(format!("flash: {size} is too small; give it at least {least}"))
 }
 
-/// What is odd about a device, or why it cannot be used.
-fn look_at(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
+/// A warning about a device, or the error why it cannot be used.
+fn check_device(path: &Path, device: &DeviceSpec) -> Result<Option<String>, String> {
     let shown = visible_path(path);
     let size = device.size();
     match std::fs::metadata(path) {
@@ -380,7 +380,7 @@ fn summary(report: &DiskCheckReport) -> String {
         let unknown = pair.perhaps_lost.unknown_records;
         lines.extend((unknown > 0).then(|| format!("perhaps lost: {} of unknown sectors", count(unknown, "record"))));
     }
-    lines.extend(report.store.as_ref().map(StoreReport::shown));
+    lines.extend(report.store.as_ref().map(StoreReport::to_line));
     if let Some(disk) = &report.disk {
         let kind = match (report.store.is_some() || report.serves_store, &disk.cache) {
             (true, Some(_)) => "log store on a hybrid disk",

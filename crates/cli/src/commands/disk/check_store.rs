@@ -61,8 +61,8 @@ pub(super) struct StoreCheck {
     pub(super) warnings: Vec<String>,
 }
 
-/// What the store of a disk lies on, and what messages call it; nothing of it is written.
-fn below(spec: &DiskSpec) -> anyhow::Result<Option<(Arc<dyn BlockDevice>, String)>> {
+/// Opens the device below the log store of a disk, read-only. Also returns its name for messages.
+fn open_backing(spec: &DiskSpec) -> anyhow::Result<Option<(Arc<dyn BlockDevice>, String)>> {
     let Some(disk) = OpenDevice::open_data(&spec.disk, Access::ReadOnly)? else { return Ok(None) };
     let device: Arc<dyn BlockDevice> = match &spec.cache {
         None => disk.device,
@@ -76,7 +76,7 @@ fn below(spec: &DiskSpec) -> anyhow::Result<Option<(Arc<dyn BlockDevice>, String
 
 /// How many of these ranges of a store cannot be read.
 pub(super) fn unreadable(spec: &DiskSpec, ranges: &[SectorRange]) -> anyhow::Result<u64> {
-    let Some((device, name)) = below(spec)? else { return Ok(0) };
+    let Some((device, name)) = open_backing(spec)? else { return Ok(0) };
     let options = spec.log.clone().unwrap_or_default().options();
     let store = LogStore::open(device, &name, options, log_store::OpenMode::ReadOnly)?;
     let block = |range: &SectorRange, at: u64| (range.end().0 - at).min(BLOCK_SECTORS);
@@ -90,10 +90,10 @@ pub(super) fn unreadable(spec: &DiskSpec, ranges: &[SectorRange]) -> anyhow::Res
     Ok(ranges.iter().filter(is_unreadable).count() as u64)
 }
 
-/// Looks at the log store of a disk that nobody serves, if there is one; of a hybrid disk as disk and flash together
-/// have it.
-pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<StoreCheck>> {
-    let Some((device, name)) = below(spec)? else { return Ok(None) };
+/// Checks the log store of a disk that is not served. `None` if there is none. The store of a hybrid disk lies on disk
+/// and flash together.
+pub(super) fn check_store(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<StoreCheck>> {
+    let Some((device, name)) = open_backing(spec)? else { return Ok(None) };
     if spec.log.is_none() && !log::is_on(&*device, &name)? {
         return Ok(None);
     }
@@ -114,7 +114,7 @@ pub(super) fn look(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Option<Store
     Ok(Some(looked))
 }
 
-/// What the configuration says of how a store is made, and what is there instead.
+/// The settings of a store that differ between the configuration and the disk, a line each.
 fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
     let scheme = log.scheme.to_string();
     let scheme = (log.scheme != LogSpec::default().scheme && scheme != store.scheme)
@@ -158,8 +158,8 @@ impl StoreCheck {
         let abandoned = (found.abandoned > 0 && !loses).then(|| {
             let chunks = count(found.abandoned, "chunk");
             format!(
-                "log store: {chunks} or more behind the end of the log are ignored. After a power cut or a kill \
-                this is normal: they were never flushed. Otherwise the log is damaged there"
+                "log store: {chunks} or more behind the end of the log are ignored: normal after a power cut or a \
+                kill, else the log is damaged there"
             )
         });
         let wrong = wrong.iter().zip(lines).map(|(problem, line)| StoreProblem { message: text(problem), line });
@@ -169,8 +169,8 @@ impl StoreCheck {
 }
 
 impl StoreReport {
-    /// In a line.
-    pub(super) fn shown(&self) -> String {
+    /// The store in one line.
+    pub(super) fn to_line(&self) -> String {
         let end = if self.clean { "closed cleanly" } else { "not closed cleanly" };
         let replayed =
             if self.replayed > 0 { format!(", {} to replay", count(self.replayed, "chunk")) } else { String::new() };

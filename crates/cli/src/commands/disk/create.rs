@@ -69,7 +69,7 @@ struct Pair {
 
 impl CreateArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut spec = if self.log.wanted() {
+        let mut spec = if self.log.is_requested() {
             self.source.read_new()?
         } else {
             self.source.read().map_err(|error| self.with_hint(error))?
@@ -82,7 +82,7 @@ impl CreateArgs {
         let created = create(&spec, self.force)?;
         for part in std::iter::once(&spec.disk).chain(spec.cache.as_ref().map(|cache| &cache.flash)) {
             if let Some(warning) = open::may_fill_up(part) {
-                tell!("warning: {warning}");
+                report!("warning: {warning}");
             }
         }
         if self.json {
@@ -93,7 +93,7 @@ impl CreateArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Who names a file that is not there, and no configuration, most likely forgot what to make of it.
+    /// Adds a hint for a user who named a missing file, and no options: they probably forgot the options.
     fn with_hint(&self, error: anyhow::Error) -> anyhow::Error {
         let Some(missing) = self.source.missing_image() else { return error };
         let missing = visible_path(missing);
@@ -127,7 +127,7 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<NewImage>) -> anyh
     }
     if made.iter().any(|made| Some(made.path()) == spec.disk.path().map(PathBuf::as_path)) {
         // What was there before is gone.
-        remembered::forget(&spec.disk);
+        remembered::remove(&spec.disk);
     }
     let (pair, size) = match &spec.cache {
         Some(cache) => join(spec, cache, force)?,
@@ -148,7 +148,7 @@ fn make_and_join(spec: &DiskSpec, force: bool, made: &mut Vec<NewImage>) -> anyh
     };
     if spec.cache.is_none() && store.is_some() {
         // What it was half of is written over.
-        remembered::forget(&spec.disk);
+        remembered::remove(&spec.disk);
     }
     let made = made.iter().map(|made| made.path().display().to_string()).collect();
     Ok(Created { name: spec.name.to_string(), size: size.unwrap_or_default(), pair, store, made })
@@ -215,7 +215,7 @@ fn summary(created: &Created) -> String {
         (None, Some(_)) => "hybrid disk",
         (None, None) => "disk",
     };
-    let details = created.store.as_ref().map_or(String::new(), |store| format!(" ({})", store.shown()));
+    let details = created.store.as_ref().map_or(String::new(), |store| format!(" ({})", store.to_line()));
     lines.push(format!("{}: {kind} of {}{details}", created.name, created.size));
     lines.push(String::new());
     lines.join("\n")

@@ -21,7 +21,7 @@ use crate::output;
 use crate::text::count;
 
 /// How long a daemon may say nothing. It says how far it is every second at least.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Stop serving a disk: everything on the flash goes to the disk, which you can then use without the flash.
 ///
@@ -64,7 +64,7 @@ impl DetachArgs {
         let target = match place::find(self.disk.disk.as_deref()) {
             Err(PlaceError::Dead { name }) if !(self.salvage || self.forget_flash) => {
                 place::clear_leftovers(&name)?;
-                return self.show(&cleared(&name));
+                return self.show(&leftovers_cleared(&name));
             }
             target => target?,
         };
@@ -101,7 +101,7 @@ impl DetachArgs {
                 return forget_flash(spec);
             }
             if had_leftovers && (self.keep_cache || spec.cache.is_none()) {
-                return Ok(cleared(&spec.name));
+                return Ok(leftovers_cleared(&spec.name));
             }
             if self.keep_cache {
                 bail!("{} is not served: nothing to do", spec.name);
@@ -117,7 +117,7 @@ impl DetachArgs {
         let mut has_begun = false;
         let request = Request::Detach { flash: self.flash(), force: self.force };
         let answer = target.client().and_then(|client| {
-            let answer = client.patience(PATIENCE).work_with_pulse(&request, &mut |progress| {
+            let answer = client.with_timeout(TIMEOUT).call_with_heartbeat(&request, &mut |progress| {
                 has_begun |= progress.ending;
                 if progress.total.0 > 0 {
                     show(&progress);
@@ -126,7 +126,9 @@ impl DetachArgs {
             Ok(answer?)
         });
         let answer = answer.map_err(|error| match error.downcast_ref() {
-            Some(ClientError::Silent { .. }) => anyhow!("{}: {error}; {}", target.name, what_comes(has_begun)),
+            Some(ClientError::NoAnswer { .. }) => {
+                anyhow!("{}: {error}; {}", target.name, describe_unfinished(has_begun))
+            }
             _ => error,
         });
         let Answer::Detached(detached) = answer? else { return Err(ClientError::Unexpected.into()) };
@@ -145,8 +147,8 @@ impl DetachArgs {
     }
 }
 
-/// What becomes of a detachment that nobody waits for any more.
-fn what_comes(has_begun: bool) -> &'static str {
+/// What happens to a detachment after the program has stopped waiting for it.
+fn describe_unfinished(has_begun: bool) -> &'static str {
     if has_begun {
         "it had begun to end, and finishes when the daemon continues"
     } else {
@@ -154,7 +156,7 @@ fn what_comes(has_begun: bool) -> &'static str {
     }
 }
 
-fn cleared(name: &DiskName) -> Detached {
+fn leftovers_cleared(name: &DiskName) -> Detached {
     let lost = Some(Losses::default());
     Detached {
         name: name.to_string(),

@@ -49,7 +49,7 @@ fn grow(target: &Target) -> anyhow::Result<GrowResult> {
         offered.close()?;
         return Ok(GrowResult { name: spec.name.to_string(), before, size, device: None });
     }
-    let Answer::Grown(grown) = target.client()?.ask(&Request::Grow)? else {
+    let Answer::Grown(grown) = target.client()?.call(&Request::Grow)? else {
         return Err(ClientError::Unexpected.into());
     };
     Ok(grown)

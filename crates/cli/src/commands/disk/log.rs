@@ -93,8 +93,8 @@ fn refuse_other_size(path: &Path, asked: ByteSize) -> anyhow::Result<()> {
 }
 
 impl NewLogArgs {
-    /// Whether a log store is asked for.
-    pub(super) fn wanted(&self) -> bool {
+    /// Whether the options ask for a log store.
+    pub(super) fn is_requested(&self) -> bool {
         self.kind == Some(NewDiskKind::Log)
     }
 
@@ -109,7 +109,7 @@ impl NewLogArgs {
                 DeviceSpec::Memory { size } => *size = asked,
             }
         }
-        if self.wanted() && spec.log.is_none() {
+        if self.is_requested() && spec.log.is_none() {
             spec.log = Some(LogSpec::default());
         }
         let Some(log) = &mut spec.log else {
@@ -153,8 +153,8 @@ impl NewStore {
         }
     }
 
-    /// In a line.
-    pub(super) fn shown(&self) -> String {
+    /// The store in one line.
+    pub(super) fn to_line(&self) -> String {
         format!("{} of {}, scheme {}", segments(self.segments), self.segment, self.scheme)
     }
 }

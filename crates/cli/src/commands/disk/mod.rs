@@ -69,7 +69,7 @@ impl DiskArgs {
         };
         if let Err(error) = &done
             && json
-            && !output::nobody_reads(error)
+            && !output::is_broken_pipe(error)
         {
             output::json(&json!({ "error": output::reasons(error) }))?;
         }

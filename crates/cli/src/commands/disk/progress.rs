@@ -32,7 +32,7 @@ impl ProgressDisplay {
         self.bar.set_position(done);
         if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();
-            tell!("{}", line());
+            report!("{}", line());
         }
     }
 }
@@ -70,7 +70,7 @@ impl Waiting {
             self.bar.tick();
         } else if self.told.is_none_or(|told| so_far.saturating_sub(told) >= LINE_EVERY) {
             self.told = Some(so_far);
-            tell!("{line}");
+            report!("{line}");
         }
     }
 }

@@ -143,7 +143,7 @@ impl SalvageArgs {
         Ok(if salvaged.ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Makes the image and has it filled; if that fails there is none.
+    /// Creates and fills the image. Removes it if that fails.
     fn write(
         &self,
         size: ByteSize,
@@ -255,7 +255,7 @@ impl SuspectExtent {
         SuspectExtent { first: run.first.0, blocks: run.blocks, why, meaning }
     }
 
-    fn shown(&self) -> String {
+    fn to_line(&self) -> String {
         let end = self.first + self.blocks - 1;
         let blocks = if self.blocks == 1 { format!("block {end}") } else { format!("blocks {}-{end}", self.first) };
         format!("{blocks}: {} ({})", self.why.replace('_', " "), self.meaning)
@@ -272,7 +272,7 @@ fn summary(salvaged: &Salvaged) -> String {
             the blocks written last may be old"
         )
     }));
-    lines.extend(runs.iter().take(MOST_SHOWN).map(SuspectExtent::shown));
+    lines.extend(runs.iter().take(MOST_SHOWN).map(SuspectExtent::to_line));
     let more = runs.len().saturating_sub(MOST_SHOWN) as u64;
     lines.extend((more > 0).then(|| format!("and {more} more (--json has all)")));
     let blocks = runs.iter().map(|run| run.blocks).sum();

@@ -19,7 +19,7 @@ use crate::output;
 use crate::text::count;
 
 /// How long a daemon may say nothing: it waits for the disk then.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Damaged ranges that are printed; `--json` has all.
 const MOST_LINES: usize = 20;
 
@@ -59,7 +59,7 @@ impl ScrubArgs {
         }
         let request = Request::Scrub { bandwidth: self.bandwidth, restart: self.restart };
         let mut view = ProgressDisplay::new("{bar:30} {bytes} of {total_bytes} compared  {eta} left");
-        let answer = target.client()?.patience(PATIENCE).work_with_pulse(&request, &mut |progress| {
+        let answer = target.client()?.with_timeout(TIMEOUT).call_with_heartbeat(&request, &mut |progress| {
             view.show(progress.done.0, progress.total.0, || {
                 format!("{} of {} compared with their checksums", progress.done, progress.total)
             });

@@ -71,24 +71,25 @@ impl ServeArgs {
             needs_root()?;
         }
         if self.announce {
-            let starter = Starter::leave()?;
-            serve(spec, self.here(), on_damage, Some(&starter)).inspect_err(|error| starter.failed(error))?;
+            let starter = Starter::detach()?;
+            serve(spec, self.local_device(), on_damage, Some(&starter))
+                .inspect_err(|error| starter.report_failure(error))?;
         } else if self.daemon {
             self.in_background(&spec.name, on_damage, verbose)?;
         } else {
-            serve(spec, self.here(), on_damage, None)?;
+            serve(spec, self.local_device(), on_damage, None)?;
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    fn here(&self) -> LocalDevice {
+    fn local_device(&self) -> LocalDevice {
         if self.attach { LocalDevice::Attached } else { LocalDevice::No }
     }
 
     fn in_background(&self, name: &DiskName, on_damage: OnDamage, verbose: u8) -> anyhow::Result<()> {
-        start(&self.source, name, self.here(), on_damage, self.log.as_deref(), verbose)?;
+        start(&self.source, name, self.local_device(), on_damage, self.log.as_deref(), verbose)?;
         let client = DiskClient::new(&place::control(name));
-        let Answer::Status(status) = client.ask(&Request::Status).context("asking the new daemon")? else {
+        let Answer::Status(status) = client.call(&Request::Status).context("asking the new daemon")? else {
             return Err(ClientError::Unexpected.into());
         };
         let (name, device, listen, pid) = (status.name, status.device, status.listen, status.pid);
@@ -136,7 +137,7 @@ pub(super) fn start(
     }
     args.extend((0..verbose).map(|_| "--verbose".into()));
     args.extend(source.to_args());
-    let process = heed_signals(name, &log)?;
+    let process = install_signal_handlers(name, &log)?;
     let mut view = Waiting::new(&format!("opening {name}"));
     daemon::start(&args, &log, |pid| process.store(pid, Ordering::Relaxed), &mut |so_far| view.show(so_far))
 }
@@ -145,7 +146,7 @@ pub(super) fn start(
 /// starter that only loses its terminal, or is ended by others, still wants the disk.
 ///
 /// Returns where the daemon's process is noted.
-fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
+fn install_signal_handlers(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).context("catching signals")?;
     let process = Arc::new(AtomicU32::new(0));
     let noted = Arc::clone(&process);
@@ -155,9 +156,9 @@ fn heed_signals(name: &DiskName, log: &Path) -> anyhow::Result<Arc<AtomicU32>> {
         let pid = i32::try_from(noted.load(Ordering::Relaxed)).ok().and_then(Pid::from_raw);
         let cancels = signal == SIGINT && pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
         if cancels {
-            tell!("umbrella: cancelled: {name} is still opening, and is closed when that is done (see {log})");
+            report!("umbrella: cancelled: {name} is still opening, and is closed when that is done (see {log})");
         } else {
-            tell!(
+            report!(
                 "umbrella: {name} is still opening and will then be served; to stop it: `umbrella disk detach \
                 {name}`; its log is {log}"
             );

@@ -9,7 +9,7 @@ use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 
 use crate::config::disk::{self, CacheSettings, CacheSpec, DiskName, DiskSpec, Front, Listen, SleepSpec, TlsSpec};
 use crate::disk::log::{named_by_device, refuse_other};
-use crate::disk::looped::refuse_silent;
+use crate::disk::looped::refuse_unresponsive;
 use crate::pool;
 use crate::text::visible_path;
 
@@ -91,11 +91,11 @@ impl SourceArgs {
 
     fn read_with(&self, positional: impl FnOnce(&Path) -> anyhow::Result<DiskSpec>) -> anyhow::Result<DiskSpec> {
         if let Some(config) = &self.config {
-            refuse_silent(config)?;
+            refuse_unresponsive(config)?;
         }
         let mut spec = match (&self.config, &self.disk) {
             (Some(config), _) => positional(config)?,
-            (None, Some(disk)) => self.as_options_say(disk)?,
+            (None, Some(disk)) => self.spec_from_options(disk)?,
             (None, None) => bail!("no disk: name a configuration, or give --disk DEVICE"),
         };
         if let Some(name) = &self.name {
@@ -111,7 +111,7 @@ impl SourceArgs {
             let folder = pool::absolute(folder)?;
             spec.nbd.tls = Some(TlsSpec { folder, verify_peer: self.tls_verify_peer, required: true });
         }
-        spec.paths().try_for_each(refuse_silent)?;
+        spec.paths().try_for_each(refuse_unresponsive)?;
         Ok(spec)
     }
 
@@ -192,7 +192,7 @@ impl SourceArgs {
         Ok(DiskSpec { cache: Some(CacheSpec { flash, settings: CacheSettings::default() }), ..disk })
     }
 
-    fn as_options_say(&self, disk: &str) -> anyhow::Result<DiskSpec> {
+    fn spec_from_options(&self, disk: &str) -> anyhow::Result<DiskSpec> {
         let disk = disk::device_option("--disk", disk)?;
         let name = match &self.name {
             Some(name) => name.clone(),

@@ -33,8 +33,8 @@ pub(super) struct StatsArgs {
 
 impl StatsArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let client = place::find(self.disk.disk.as_deref())?.client()?.patience(place::PATIENCE);
-        let Answer::Stats { figures, watts, log } = client.ask(&Request::Stats)? else {
+        let client = place::find(self.disk.disk.as_deref())?.client()?.with_timeout(place::TIMEOUT);
+        let Answer::Stats { figures, watts, log } = client.call(&Request::Stats)? else {
             return Err(ClientError::Unexpected.into());
         };
         if self.json {

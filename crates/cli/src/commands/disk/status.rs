@@ -18,7 +18,7 @@ use crate::output::{self, reasons};
 use crate::text::{count, visible, visible_path};
 
 /// How long each may take to answer when all disks are queried.
-const GLANCE: Duration = Duration::from_secs(2);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most ranges that are shown to people.
 const SHOWN_RANGES: usize = 20;
 
@@ -55,7 +55,7 @@ impl DiskStatusArgs {
 
     fn show(&self) -> anyhow::Result<()> {
         if self.disk.disk.is_some() {
-            let status = ask(&place::find(self.disk.disk.as_deref())?.client()?.patience(place::PATIENCE))?;
+            let status = fetch_status(&place::find(self.disk.disk.as_deref())?.client()?.with_timeout(place::TIMEOUT))?;
             if self.json {
                 if self.watch { output::json_line(&status) } else { output::json(&status) }?;
             } else {
@@ -66,14 +66,14 @@ impl DiskStatusArgs {
         let known = place::known().with_context(|| format!("looking for disks in {}", visible_path(&place::dir())))?;
         let (served, dead): (Vec<_>, Vec<_>) = known.into_iter().partition(place::is_served);
         for name in dead {
-            tell!("{name}: its daemon is gone and did not clean up; attach or serve it again, or detach it");
+            report!("{name}: its daemon is gone and did not clean up; attach or serve it again, or detach it");
         }
         let (mut all, nobody) = (Vec::new(), served.is_empty());
-        for (name, status) in ask_all(served) {
+        for (name, status) in fetch_all(served) {
             // One that is just being taken away, or does not answer, is no reason to be silent about the others.
             match status {
                 Ok(status) => all.push(status),
-                Err(error) => tell!("{name}: {}", reasons(&error)),
+                Err(error) => report!("{name}: {}", reasons(&error)),
             }
         }
         if self.json {
@@ -88,17 +88,18 @@ impl DiskStatusArgs {
 }
 
 /// All at once: one that does not answer holds up nobody.
-fn ask_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> {
-    let ask = |name: &DiskName| ask(&DiskClient::new(&place::control(name)).patience(GLANCE));
+fn fetch_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> {
+    let ask = |name: &DiskName| fetch_status(&DiskClient::new(&place::control(name)).with_timeout(STATUS_TIMEOUT));
     std::thread::scope(|scope| {
-        let asked: Vec<_> = names.into_iter().map(|name| (name.clone(), scope.spawn(move || ask(&name)))).collect();
+        let asked: Vec<_> =
+            names.into_iter().map(|name| (name.clone(), scope.spawn(move || fetch_status(&name)))).collect();
         let answer = |asked: ScopedJoinHandle<_>| asked.join().unwrap_or_else(|_| Err(ClientError::Unexpected.into()));
         asked.into_iter().map(|(name, asked)| (name, answer(asked))).collect()
     })
 }
 
-fn ask(client: &DiskClient) -> anyhow::Result<DiskStatus> {
-    let Answer::Status(status) = client.ask(&Request::Status)? else {
+fn fetch_status(client: &DiskClient) -> anyhow::Result<DiskStatus> {
+    let Answer::Status(status) = client.call(&Request::Status)? else {
         return Err(ClientError::Unexpected.into());
     };
     Ok(*status)
@@ -149,7 +150,7 @@ fn text(status: &DiskStatus) -> String {
             let _ = writeln!(text, "         sleeping pays after {seconds} s ({})", visible(source));
         }
         if let Some(left) = cache.draining {
-            let _ = writeln!(text, "         {}", emptying(left, cache.cached));
+            let _ = writeln!(text, "         {}", drain_progress(left, cache.cached));
         }
     }
     if let Some(log) = &status.log {
@@ -185,7 +186,7 @@ pub(super) fn unwritten(cached: ByteSize, zeroes: ByteSize) -> String {
 }
 
 /// How far the flash is emptied. Nothing left, while it has something, means that it is not known yet what goes first.
-fn emptying(left: ByteSize, cached: ByteSize) -> String {
+fn drain_progress(left: ByteSize, cached: ByteSize) -> String {
     if left.0 == 0 && cached.0 > 0 { "about to be emptied".to_owned() } else { format!("being emptied, {left} left") }
 }
 
@@ -204,9 +205,9 @@ mod tests {
     #[test]
     fn a_flash_whose_emptying_has_not_begun_is_about_to_be_emptied() {
         let mib = |size: u64| ByteSize(size << 20);
-        assert_eq!(emptying(mib(0), mib(3)), "about to be emptied");
-        assert_eq!(emptying(mib(2), mib(3)), "being emptied, 2 MiB left");
-        assert_eq!(emptying(mib(0), mib(0)), "being emptied, 0 B left");
+        assert_eq!(drain_progress(mib(0), mib(3)), "about to be emptied");
+        assert_eq!(drain_progress(mib(2), mib(3)), "being emptied, 2 MiB left");
+        assert_eq!(drain_progress(mib(0), mib(0)), "being emptied, 0 B left");
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl ExplainArgs {
         let named = self.pool.pool.as_deref().map(|pool| pool::find(Some(pool))).transpose()?;
         if let (Some(file), []) = (&self.what_if, self.paths.as_slice()) {
             let pool = named.map_or_else(|| pool::find(None), Ok)?;
-            output::print(&self.ask(&pool, &Request::WhatIf { file: file.clone() })?)?;
+            output::print(&self.request_explanation(&pool, &Request::WhatIf { file: file.clone() })?)?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut failed = false;
@@ -56,7 +56,7 @@ impl ExplainArgs {
                 Ok(text) if self.json || index == 0 => output::print(&text)?,
                 Ok(text) => output::print(&format!("\n{text}"))?,
                 Err(error) => {
-                    tell!("umbrella: {}: {error:#}", visible_path(path));
+                    report!("umbrella: {}: {error:#}", visible_path(path));
                     failed = true;
                 }
             }
@@ -68,14 +68,16 @@ impl ExplainArgs {
         let (pool, path) = locate(named, path)?;
         let path = path.into_os_string().into_vec();
         match &self.what_if {
-            Some(file) => self.ask(&pool, &Request::WhatIf { file: HypotheticalFile { path, ..file.clone() } }),
-            None => self.ask(&pool, &Request::Explain { path }),
+            Some(file) => {
+                self.request_explanation(&pool, &Request::WhatIf { file: HypotheticalFile { path, ..file.clone() } })
+            }
+            None => self.request_explanation(&pool, &Request::Explain { path }),
         }
     }
 
-    fn ask(&self, pool: &Pool, request: &Request) -> anyhow::Result<String> {
+    fn request_explanation(&self, pool: &Pool, request: &Request) -> anyhow::Result<String> {
         pool::is_alive(pool)?;
-        let Answer::Explain(explanation) = Client::new(&pool.socket).ask(request)? else {
+        let Answer::Explain(explanation) = Client::new(&pool.socket).call(request)? else {
             return Err(ClientError::Unexpected.into());
         };
         if self.json {
@@ -105,7 +107,7 @@ pub(super) fn locate(named: Option<&Pool>, path: &Path) -> anyhow::Result<(Pool,
     };
     match found {
         Some(found) => Ok(found),
-        None => match pool::on_a_branch(&plain) {
+        None => match pool::find_on_branch(&plain) {
             Some((pool, branch, inside)) => bail!(
                 "on branch {} of the pool at {}, where it is {}: name that path",
                 quoted(&branch),

@@ -103,12 +103,12 @@ impl ExperimentArgs {
     /// Shows what came of the runs, also when one failed.
     fn run(&self, policies: &[String], seeds: Seeds) -> anyhow::Result<ExitCode> {
         let figures = self.output.figures(&self.input)?;
-        let extent = Extent { seeds, most: self.output.most() };
+        let extent = Extent { seeds, most: self.output.max_runs() };
         let cells = self.run.cells(policies, &self.input, &self.replay, &self.machine, extent)?;
         let bars = Bars::new(&cells)?;
         let (outcomes, failed) = finished(experiment::run(&cells, self.run.threads(), &bars)?)?;
         let stopped = bars.finish();
-        self.output.give(&outcomes, &cells, || match (outcomes.as_slice(), seeds) {
+        self.output.print_outcomes(&outcomes, &cells, || match (outcomes.as_slice(), seeds) {
             ([one], Seeds::One) => one_run(one, &figures),
             (all, _) => table::comparison(all, &figures, table::TableStyle::of_output(self.output.is_wide())),
         })?;
@@ -130,7 +130,7 @@ fn finished(results: Results<MachineSpec>) -> Result<(Vec<Outcome>, Option<LabEr
 /// Says what a signal left out.
 fn ended(stopped: Option<ExitCode>, shown: usize, of: usize) -> ExitCode {
     if stopped.is_some() {
-        tell!("interrupted: {shown} of {of} runs are shown; a run that was cut short says so");
+        report!("interrupted: {shown} of {of} runs are shown; a run that was cut short says so");
     }
     stopped.unwrap_or(ExitCode::SUCCESS)
 }

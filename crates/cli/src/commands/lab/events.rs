@@ -25,12 +25,12 @@ pub(super) fn run(path: &Path, other: Option<&str>, json: bool) -> anyhow::Resul
     if json {
         output::json(&replayed)?;
     } else {
-        output::print(&shown(&replayed))?;
+        output::print(&format_replay(&replayed))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn shown(replayed: &Replayed) -> String {
+fn format_replay(replayed: &Replayed) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,

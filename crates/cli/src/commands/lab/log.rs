@@ -135,7 +135,7 @@ fn segment(text: &str) -> Result<NonZeroU32, String> {
 impl LogArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let setups = self.setups()?;
-        let later = Bars::later()?;
+        let later = Bars::catch_interrupts()?;
         let cells = fitting(&self.inputs()?, &setups)?;
         let bars = later.begin(&cells);
         let outcomes = experiment::run(&cells, values::threads(self.threads), &bars)?.unless_failed()?;
@@ -149,7 +149,7 @@ impl LogArgs {
             output::line(&plain(&table(&outcomes)))?;
         }
         if let Some(code) = stopped {
-            tell!("interrupted: {} of {} runs are shown", outcomes.len(), cells.len());
+            report!("interrupted: {} of {} runs are shown", outcomes.len(), cells.len());
             return Ok(code);
         }
         Ok(ExitCode::SUCCESS)
@@ -235,7 +235,7 @@ fn fitting(inputs: &[Arc<LogInput>], setups: &[LogSetup]) -> anyhow::Result<Vec<
             } else {
                 "it is too small for its streams"
             };
-            tell!("umbrella: left out: {} in {setup}: {reason}", input.name);
+            report!("umbrella: left out: {} in {setup}: {reason}", input.name);
         }
     }
     if cells.is_empty() {

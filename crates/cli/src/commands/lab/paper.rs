@@ -69,11 +69,11 @@ impl PaperArgs {
             bail!("{} cannot replay your traces: --trace is for nvcache and r-lfs", paper.name);
         }
         let figures = paper.choose(self.figure.as_deref())?;
-        let bars = Bars::later()?;
+        let bars = Bars::catch_interrupts()?;
         let observe = |cells: &[_]| -> Box<dyn Observe<_>> { Box::new(bars.begin(cells)) };
         let judged = reproductions::run(paper.name, &figures, self.effort(), self.threads(), observe)?;
         let stopped = bars.stopped();
-        self.give(paper.name, &judged)?;
+        self.print_figures(paper.name, &judged)?;
         Ok(PaperArgs::ended(stopped, judged.len(), figures.len()))
     }
 
@@ -85,14 +85,14 @@ impl PaperArgs {
         values::threads(self.threads)
     }
 
-    fn give(&self, paper: &str, judged: &[Judged<MachineSpec>]) -> anyhow::Result<()> {
+    fn print_figures(&self, paper: &str, judged: &[Judged<MachineSpec>]) -> anyhow::Result<()> {
         if self.csv {
             let outcomes: Vec<Outcome> = judged.iter().flat_map(|figure| figure.outcomes.clone()).collect();
             let mut csv = Vec::new();
             umbrella_lab::result::write_csv(&mut csv, &outcomes)?;
             return Ok(output::print(&String::from_utf8_lossy(&csv))?);
         }
-        let shown = shown(judged, None);
+        let shown = claims_of_figures(judged, None);
         if self.json {
             return Ok(output::json_list(&rows(paper, &shown))?);
         }
@@ -106,7 +106,7 @@ impl PaperArgs {
     }
 
     /// The figures of a paper whose claims are asked of every input: its inputs, a line each, tables and claims.
-    pub(super) fn give_on_inputs<M: Machine<Outcome: Serialize>>(
+    pub(super) fn print_figures_on_inputs<M: Machine<Outcome: Serialize>>(
         &self,
         paper: &str,
         judged: &[Judged<M>],
@@ -117,7 +117,7 @@ impl PaperArgs {
         if self.csv {
             return Ok(output::print(&csv(judged.iter().flat_map(|figure| &figure.outcomes))?)?);
         }
-        let shown = shown(judged, watts);
+        let shown = claims_of_figures(judged, watts);
         if self.json {
             return Ok(output::json_list(&rows(paper, &shown))?);
         }
@@ -138,7 +138,7 @@ impl PaperArgs {
     /// How the program ends, and what a signal left out.
     pub(super) fn ended(stopped: Option<ExitCode>, shown: usize, figures: usize) -> ExitCode {
         if stopped.is_some() {
-            tell!("interrupted: {shown} of {figures} figures are shown");
+            report!("interrupted: {shown} of {figures} figures are shown");
         }
         stopped.unwrap_or(ExitCode::SUCCESS)
     }
@@ -148,7 +148,7 @@ impl PaperArgs {
 type WattsOf<M> = fn(&[<M as Machine>::Outcome]) -> WattSources;
 
 /// The claims of the figures, and where the watts behind them come from.
-fn shown<M: Machine>(judged: &[Judged<M>], watts: Option<WattsOf<M>>) -> Vec<FigureClaims<'_>> {
+fn claims_of_figures<M: Machine>(judged: &[Judged<M>], watts: Option<WattsOf<M>>) -> Vec<FigureClaims<'_>> {
     let shown = judged.iter().map(|judged| {
         let Judged { figure, title, assumed, claims, outcomes, .. } = judged;
         FigureClaims { figure, title, assumed, watts: watts.map(|of| of(outcomes)), claims }

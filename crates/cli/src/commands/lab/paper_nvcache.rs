@@ -19,13 +19,13 @@ use crate::text::visible_path;
 /// Names the folder of the open traces.
 pub(super) const FOLDER: &str = "UMBRELLA_TRACES";
 
-/// The week-long traces in the folder that was named.
-fn weeks_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// The week-long traces in the folder.
+fn week_traces(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let shown = visible_path(folder);
     if !folder.is_dir() {
         bail!("{FOLDER} is {shown}, which is not a directory");
     }
-    let weeks = nvcache::weeks_of(folder);
+    let weeks = nvcache::week_traces(folder);
     if weeks.is_empty() {
         bail!("{FOLDER} is {shown}, which contains none of the week-long traces (unset it to run without them)");
     }
@@ -35,7 +35,7 @@ fn weeks_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 impl PaperArgs {
     pub(super) fn run_nvcache(&self) -> anyhow::Result<ExitCode> {
         let figures = nvcache::choose(self.figure.as_deref())?;
-        let later = Bars::later()?;
+        let later = Bars::catch_interrupts()?;
         let inputs = self.inputs()?;
         let judged = on_inputs::run(nvcache::NAME, &figures, &inputs, self.effort(), self.threads(), |cells| {
             Box::new(later.begin(cells))
@@ -43,7 +43,7 @@ impl PaperArgs {
         let stopped = later.stopped();
         let fewer = " (quick: with fewer runs in our own tables; docs/reproductions/nvcache.md has all)";
         let less = if self.quick { fewer } else { "" };
-        self.give_on_inputs(nvcache::NAME, &judged, Some(watts_of), told(&inputs, &judged), less)?;
+        self.print_figures_on_inputs(nvcache::NAME, &judged, Some(watts_of), describe_inputs(&inputs, &judged), less)?;
         Ok(PaperArgs::ended(stopped, judged.len(), figures.len()))
     }
 
@@ -51,25 +51,25 @@ impl PaperArgs {
     fn inputs(&self) -> anyhow::Result<Vec<Arc<HybridInput>>> {
         let traces: Vec<PathBuf> = match std::env::var_os(FOLDER) {
             _ if !self.traces.is_empty() => self.traces.clone(),
-            Some(folder) => weeks_of(folder.as_ref())?,
+            Some(folder) => week_traces(folder.as_ref())?,
             None => Vec::new(),
         };
         if traces.is_empty() {
-            tell!(
+            report!(
                 "running only the synthetic week: for more, name traces with --trace FILE, or set {FOLDER} to the \
                 folder of the open traces"
             );
         }
         let inputs = nvcache::inputs(&traces, &OpenOptions::default())?;
         for input in inputs.iter().filter(|input| input.wrapped) {
-            tell!("{}: addresses beyond the modelled disk's end begin again at its start", input.name);
+            report!("{}: addresses beyond the modelled disk's end begin again at its start", input.name);
         }
         Ok(inputs)
     }
 }
 
 /// A line for each input, and for each device.
-fn told(inputs: &[Arc<HybridInput>], judged: &[Judged<HybridSetup>]) -> Vec<String> {
+fn describe_inputs(inputs: &[Arc<HybridInput>], judged: &[Judged<HybridSetup>]) -> Vec<String> {
     let of_input = |input: &Arc<HybridInput>| {
         let days = input.length.as_secs_f64() / 86_400.0;
         let (requests, written) = (input.arrivals.len(), input.written());

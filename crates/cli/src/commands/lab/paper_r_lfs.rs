@@ -23,7 +23,7 @@ impl PaperArgs {
             bail!("figure {LIVE_FIGURE} is measured on a mounted file system: umbrella bench r-lfs (needs root)");
         }
         let figures = r_lfs::choose(self.figure.as_deref())?;
-        let later = Bars::later()?;
+        let later = Bars::catch_interrupts()?;
         let inputs = self.logs_inputs()?;
         let judged = on_inputs::run(r_lfs::NAME, &figures, &inputs, self.effort(), self.threads(), |cells| {
             Box::new(later.begin(cells))
@@ -36,7 +36,13 @@ impl PaperArgs {
             }
             (true, false) => " (quick: with less data)",
         };
-        self.give_on_inputs(r_lfs::NAME, &judged, None, inputs.iter().map(|input| told(input)), less)?;
+        self.print_figures_on_inputs(
+            r_lfs::NAME,
+            &judged,
+            None,
+            inputs.iter().map(|input| describe_input(input)),
+            less,
+        )?;
         Ok(PaperArgs::ended(stopped, judged.len(), figures.len()))
     }
 
@@ -48,7 +54,7 @@ impl PaperArgs {
             _ => Vec::new(),
         };
         if traces.is_empty() && !self.quick {
-            tell!(
+            report!(
                 "running only synthetic inputs: for more, name traces with --trace FILE, or set {FOLDER} to the \
                 folder of the open traces"
             );
@@ -58,7 +64,7 @@ impl PaperArgs {
 }
 
 /// What an input is.
-fn told(input: &LogInput) -> String {
+fn describe_input(input: &LogInput) -> String {
     let (requests, blocks, segment) = (input.len(), input.most_live().0, input.segment_blocks());
     format!("{}: {requests} requests, {blocks} blocks of data at most, {segment} a segment", input.name)
 }

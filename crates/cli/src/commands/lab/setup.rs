@@ -350,7 +350,7 @@ impl SampleArgs {
         let cells = cells(&base, policies, &sweeps, most).map_err(too_many)?;
         let warnings: BTreeSet<String> = cells.iter().flat_map(WriteBackCell::warnings).collect();
         for warning in &warnings {
-            tell!("umbrella: warning: {warning}");
+            report!("umbrella: warning: {warning}");
         }
         Ok(cells)
     }
@@ -365,16 +365,16 @@ impl SampleArgs {
 fn too_many(error: LabError) -> anyhow::Error {
     match error {
         LabError::TooManyRuns { most: MOST_SHOWN } => anyhow!(
-            "this makes more than {MOST_SHOWN} runs, too many for a table: use --csv, --json or umbrella lab sweep on \
-            a cluster (up to {MOST_RUNS}), or sweep fewer values at a time"
+            "more than {MOST_SHOWN} runs are too many for a table: use --csv, --json or umbrella lab sweep on a \
+            cluster (up to {MOST_RUNS}), or sweep fewer values"
         ),
         error => error.into(),
     }
 }
 
 impl OutputArgs {
-    /// How many runs can be shown.
-    pub(super) fn most(&self) -> usize {
+    /// The largest number of runs that the output can show.
+    pub(super) fn max_runs(&self) -> usize {
         if (self.json || self.csv) && self.html.is_none() { MOST_RUNS } else { MOST_SHOWN }
     }
 
@@ -402,8 +402,8 @@ impl OutputArgs {
         self.json
     }
 
-    /// Gives what came of the runs as asked for; `table` makes the text for people.
-    pub(super) fn give(
+    /// Prints the outcomes in the format of the options. `table` renders the text for people.
+    pub(super) fn print_outcomes(
         &self,
         outcomes: &[Outcome],
         runs: &[WriteBackCell],

@@ -96,7 +96,7 @@ impl ConvertArgs {
                 self.write(&mut writer, record, reader.devices(), &mut tally)?;
             }
             if sorted.corrupt_times > 0 {
-                tell!("umbrella: {}: left out {} with a corrupt time", of_input(), records(sorted.corrupt_times));
+                report!("umbrella: {}: left out {} with a corrupt time", of_input(), records(sorted.corrupt_times));
             }
         } else {
             while let Some(record) = reader.next() {
@@ -119,7 +119,7 @@ impl ConvertArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn wanted(&self, record: &Record) -> bool {
+    fn is_selected(&self, record: &Record) -> bool {
         let after = self.from.is_none_or(|from| record.time >= from);
         let before = self.until.is_none_or(|until| record.time < until);
         after && before && self.device.is_none_or(|device| record.device == device)
@@ -132,7 +132,7 @@ impl ConvertArgs {
         devices: &Devices,
         tally: &mut ConvertCounts,
     ) -> anyhow::Result<()> {
-        if !self.wanted(record) {
+        if !self.is_selected(record) {
             return Ok(());
         }
         match writer.write(record, devices) {
@@ -157,7 +157,7 @@ impl ConvertArgs {
             number => format!(", left out {} that the format cannot hold", records(number)),
         };
         let none = if tally.written == 0 { " (none match)" } else { "" };
-        tell!("{}: {} as {format}{none}{left_out}", visible_path(&self.output), records(tally.written));
+        report!("{}: {} as {format}{none}{left_out}", visible_path(&self.output), records(tally.written));
     }
 }
 

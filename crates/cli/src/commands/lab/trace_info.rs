@@ -55,7 +55,7 @@ impl InfoArgs {
                 Ok(info) if self.json => output::json_line(&info)?,
                 Ok(info) => output::print(&format!("{}{}", if index > 0 { "\n" } else { "" }, text(&info)))?,
                 Err(error) => {
-                    tell!("umbrella: {}", output::reasons(&with_hint(error)));
+                    report!("umbrella: {}", output::reasons(&with_hint(error)));
                     failed = true;
                 }
             }

@@ -152,7 +152,7 @@ impl Drop for Bar {
 pub(in crate::commands) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
     if let Some(byte) = skipped.cut_after {
         let name = visible_path(path);
-        tell!(
+        report!(
             "umbrella: {name}: the compressed data are cut or damaged after byte {byte} of their content; the rest is \
             left out"
         );
@@ -168,7 +168,7 @@ pub(in crate::commands) fn warn_of_skipped(path: &Path, skipped: &Skipped) {
         .filter(|(number, ..)| *number > 0)
         .map(|(number, one, many)| format!("{number} {}", if *number == 1 { one } else { many }))
         .collect();
-    tell!("umbrella: {}: left out {}; the first is {first}", visible_path(path), parts.join(", "));
+    report!("umbrella: {}: left out {}; the first is {first}", visible_path(path), parts.join(", "));
 }
 
 /// `3 records`.

@@ -25,8 +25,8 @@ struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on the first one is noted; a second one ends the program.
-    fn listen() -> anyhow::Result<Interrupt> {
+    /// Catches the first signal. A second one ends the program.
+    fn install() -> anyhow::Result<Interrupt> {
         let interrupt = Interrupt::default();
         for signal in ending_signals() {
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&interrupt.came))?;
@@ -36,14 +36,14 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    fn has_come(&self) -> bool {
+    fn is_set(&self) -> bool {
         self.came.load(Ordering::Relaxed)
     }
 
-    /// How a program ends that a signal has ended.
-    fn code(&self) -> Option<ExitCode> {
+    /// The exit code after a signal; `None` if none came.
+    fn exit_code(&self) -> Option<ExitCode> {
         let code = 128 + self.which.load(Ordering::Relaxed);
-        self.has_come().then(|| ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+        self.is_set().then(|| ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
     }
 }
 
@@ -58,9 +58,9 @@ impl EarlyInterrupt {
         Bars::with_interrupt(cells.iter().map(Cell::label).collect(), self.interrupt.clone())
     }
 
-    /// How the program ends, if the runs were interrupted.
+    /// The exit code if the runs were interrupted.
     pub(in crate::commands) fn stopped(&self) -> Option<ExitCode> {
-        self.interrupt.code()
+        self.interrupt.exit_code()
     }
 }
 
@@ -78,14 +78,14 @@ pub(in crate::commands) struct Bars {
 }
 
 impl Bars {
-    /// From now on Ctrl-C ends the runs instead of the program; a second one ends the program.
-    pub(in crate::commands) fn later() -> anyhow::Result<EarlyInterrupt> {
-        Ok(EarlyInterrupt { interrupt: Interrupt::listen()? })
+    /// Makes the first Ctrl-C end the runs instead of the program. A second one ends the program.
+    pub(in crate::commands) fn catch_interrupts() -> anyhow::Result<EarlyInterrupt> {
+        Ok(EarlyInterrupt { interrupt: Interrupt::install()? })
     }
 
-    /// Bars for these runs, and Ctrl-C as in [`Bars::later`].
+    /// Bars for these runs, and Ctrl-C as in [`Bars::catch_interrupts`].
     pub(super) fn new<M: Machine>(cells: &[Cell<M>]) -> anyhow::Result<Bars> {
-        Ok(Bars::later()?.begin(cells))
+        Ok(Bars::catch_interrupts()?.begin(cells))
     }
 
     fn with_interrupt(names: Vec<String>, interrupt: Interrupt) -> Bars {
@@ -93,11 +93,11 @@ impl Bars {
         let target = if terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bars = MultiProgress::with_draw_target(target);
         let all = bars.add(ProgressBar::new(names.len() as u64));
-        all.set_style(style("{pos}/{len} runs {wide_bar} {elapsed}"));
+        all.set_style(bar_style("{pos}/{len} runs {wide_bar} {elapsed}"));
         if terminal {
             all.enable_steady_tick(Duration::from_millis(250));
         }
-        let each_style = style("  {msg:30!} {wide_bar} {percent:>3} %");
+        let each_style = bar_style("  {msg:30!} {wide_bar} {percent:>3} %");
         let each = names.iter().map(|_| ProgressBar::hidden().with_style(each_style.clone())).collect();
         Bars {
             interrupt,
@@ -112,15 +112,15 @@ impl Bars {
         }
     }
 
-    /// Takes the bars away. How the program ends, if the runs were interrupted.
+    /// Removes the bars. Returns the exit code if the runs were interrupted.
     pub(in crate::commands) fn finish(&self) -> Option<ExitCode> {
         let _ = self.screen.clear();
-        self.interrupt.code()
+        self.interrupt.exit_code()
     }
 }
 
 impl Bars {
-    fn is_time_for_a_line(&self) -> bool {
+    fn is_line_due(&self) -> bool {
         let Ok(mut last) = self.last_line.lock() else { return false };
         let due = last.elapsed() >= LINE_EVERY;
         if due {
@@ -136,8 +136,8 @@ impl Drop for Bars {
     }
 }
 
-/// A bar's looks. The templates are written down here; one that cannot be read shows as indicatif's own.
-fn style(template: &str) -> ProgressStyle {
+/// The style of a bar. Falls back to indicatif's default for a template that cannot be parsed.
+fn bar_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
@@ -161,7 +161,7 @@ impl<M: Machine> Observe<M> for Bars {
         let finished = self.finished.fetch_add(1, Ordering::Relaxed) + 1;
         self.all.set_position(finished as u64);
         self.each[cell].finish_and_clear();
-        if !self.terminal && !self.interrupt.has_come() && self.is_time_for_a_line() {
+        if !self.terminal && !self.interrupt.is_set() && self.is_line_due() {
             tracing::info!(
                 "{finished} of {} runs; {} finished after {}",
                 self.names.len(),
@@ -172,6 +172,6 @@ impl<M: Machine> Observe<M> for Bars {
     }
 
     fn stop(&self) -> bool {
-        self.interrupt.has_come()
+        self.interrupt.is_set()
     }
 }

@@ -204,7 +204,7 @@ impl Default for NbdSpec {
 }
 
 impl NbdSpec {
-    /// Where other machines can connect without having to prove who they are.
+    /// The addresses where other machines can connect without a certificate.
     pub(crate) fn open_to_others(&self) -> impl Iterator<Item = &Listen> {
         let proven = self.tls.as_ref().is_some_and(|tls| tls.verify_peer && tls.required);
         let far =

@@ -58,7 +58,7 @@ pub(crate) struct Addition<'a> {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     file: PathBuf,
-    /// What the file has; another text was written by somebody else meanwhile.
+    /// The expected text of the file. Another text means that another program changed it.
     before: String,
     text: String,
     after: PoolSpec,
@@ -66,7 +66,7 @@ pub(crate) struct Prepared {
 
 /// The configuration with the change, if it would be a right one.
 pub(crate) fn prepare(config: &Path, change: &Change<'_>) -> anyhow::Result<Prepared> {
-    mounts::refuse_silent(config)?;
+    mounts::refuse_unresponsive(config)?;
     let (shown, option) = (visible_path(config), change.option());
     let file = config.canonicalize().ok().filter(|file| file.is_file());
     let Some(file) = file else {

@@ -14,7 +14,7 @@ pub(super) fn without(text: &str, name: &str) -> anyhow::Result<String> {
     };
     super::refuse_pattern(tables, name)?;
     let table = tables.iter().find(|table| super::is_of(table, name));
-    // Somebody has taken it out already.
+    // It was removed already.
     let Some(table) = table else { return Ok(text.to_owned()) };
     let heading = table.span().context("its branch cannot be found")?;
     let end = table.iter().filter_map(|(_, item)| item.span()).map(|value| value.end).fold(heading.end, usize::max);

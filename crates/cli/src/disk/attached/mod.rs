@@ -20,7 +20,7 @@ use super::users::users_of;
 use crate::config::disk::Front;
 use crate::text::visible_path;
 
-/// How long somebody may take to look at a device.
+/// How long other programs may keep a device open to inspect it.
 const A_LOOK: Duration = Duration::from_secs(1);
 
 /// An attached disk, by its front.
@@ -92,7 +92,7 @@ impl Attached {
         }
     }
 
-    /// Fails if somebody uses it, and names whom. Who only takes a look at a new device is given time to go.
+    /// Fails if the device is in use, and names the users. Programs that inspect a new device get time to close it.
     pub(crate) fn refuse_in_use(&self) -> anyhow::Result<()> {
         let shown = visible_path(self.device());
         let claim = rustix::fs::open(self.device(), OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
@@ -110,7 +110,7 @@ impl Attached {
         Ok(())
     }
 
-    /// Takes it away; fails, and leaves it as it is, while somebody uses it.
+    /// Detaches it. Fails, and changes nothing, while the device is in use.
     pub(crate) fn detach(&mut self) -> anyhow::Result<()> {
         self.refuse_in_use()?;
         match self {

@@ -93,7 +93,7 @@ pub struct Listener {
     file: SocketFile,
 }
 
-/// A socket that is answered; dropped, it is gone, and those who asked have their answers unless that takes too long.
+/// A served socket. Dropping it removes the socket, and waits a limited time until clients have their answers.
 #[derive(Debug)]
 pub struct SocketServer {
     listener: Arc<UnixListener>,
@@ -155,14 +155,14 @@ impl Listener {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
         }
         let _locked = lock_folder(path).map_err(failed)?;
-        clear_way(path)?;
+        remove_stale_socket(path)?;
         let listener = UnixListener::bind(path).map_err(failed)?;
         let file = SocketFile { path: path.to_owned(), identity: identity(path).map_err(failed)? };
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
         Ok(Listener { listener: Arc::new(listener), file })
     }
 
-    /// Answers from now on, each client on a thread of its own.
+    /// Begins to answer, each client on its own thread.
     pub fn serve<S: Service>(self, service: S) -> SocketServer {
         self.serve_readers(service, UNREAD)
     }
@@ -223,8 +223,8 @@ fn lock_folder(socket: &Path) -> std::io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// Removes a socket that a daemon has left behind; refuses to remove anything else.
-fn clear_way(path: &Path) -> Result<(), BindError> {
+/// Removes the socket of a daemon that has ended. Fails on any other file.
+fn remove_stale_socket(path: &Path) -> Result<(), BindError> {
     let failed = |source| BindError::Io { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -254,7 +254,7 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     let peer = socket_peercred(client)?;
     if peer.uid != rustix::process::geteuid() && !peer.uid.is_root() {
         let message = "only root and the daemon's user may use the control socket (try with sudo)".to_owned();
-        return say::<S>(client, &Reply::Error { message });
+        return send_reply::<S>(client, &Reply::Error { message });
     }
     client.set_read_timeout(Some(PATIENCE))?;
     let mut line = Vec::new();
@@ -302,7 +302,7 @@ fn wants_stop(client: &UnixStream) -> bool {
     said.is_ok_and(|(_, count)| count > 0)
 }
 
-fn say<S: Service>(client: &UnixStream, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {
+fn send_reply<S: Service>(client: &UnixStream, reply: &Reply<S::Answer, &S::Progress>) -> std::io::Result<()> {
     let mut text = Vec::new();
     add_line::<S>(&mut text, reply)?;
     send(client, &text)

@@ -146,10 +146,10 @@ impl<'a> EnforceWalker<'a> {
         }
     }
 
-    /// A file that is mapped stays; one that somebody had open a moment ago moves.
+    /// A file that is mapped stays; a file that was open a moment ago moves.
     pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId, cause: MoveReason) -> MoveResult {
         let moved = self.paced(|migrations, pace| match migrations.transfer(node, target, cause, pace) {
-            Err(NotMoved::Mapped) => migrations.transfer_patiently(node, target, cause, pace, MAPPED_PATIENCE),
+            Err(NotMoved::Mapped) => migrations.transfer_with_retries(node, target, cause, pace, MAPPED_PATIENCE),
             done => done,
         });
         self.stopped_warning(moved)

@@ -107,7 +107,7 @@ impl Migrations {
             self.context.unwarn(&WarningSubject::Misplaced);
         }
         self.revisits.retry_given_up();
-        // What was changed on the branches themselves is seen from now on.
+        // Makes changes on the branches themselves visible.
         if let Some(kernel) = self.context.kernel.get() {
             kernel.drop_names();
         }
@@ -121,11 +121,11 @@ impl Migrations {
         part: &WalkScope,
         tell: &mut dyn FnMut(&Progress) -> bool,
     ) -> EnforceSummary {
-        self.walk_by(walk, part, None, tell)
+        self.walk_with_override(walk, part, None, tell)
     }
 
-    /// As `walk`, by somebody else's word in place of the rules.
-    pub(crate) fn walk_by<'a>(
+    /// As `walk`, but `placement_override` decides in place of the rules.
+    pub(crate) fn walk_with_override<'a>(
         &'a self,
         walk: WalkOptions,
         part: &'a WalkScope,
@@ -184,7 +184,7 @@ fn rule_name(rules: &Rules, entry: usize) -> String {
     rules.entries().get(entry).map_or_else(String::new, |entry| entry.name.clone())
 }
 
-/// Whether somebody deleted or renamed it since the walk came by, or the directory that it was in.
+/// Whether it, or its directory, was deleted or renamed since the walk visited it.
 fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
     found.as_ref().is_err_and(|error| error.is_missing() || *error == OpError::Stale)
 }
@@ -239,7 +239,7 @@ impl EnforceWalker<'_> {
                         None
                     }
                 },
-                None => self.shown(dir, &name),
+                None => self.visible_entry(dir, &name),
             };
             let Some((copy, meta)) = found else { continue };
             if meta.kind == FileKind::Directory {
@@ -250,7 +250,7 @@ impl EnforceWalker<'_> {
             self.progress.inodes_seen += 1;
             self.summary.files_seen += 1;
             if self.walk.only.is_none_or(|only| only == copy.id()) && !copy.branch.settings().read_only {
-                self.look_at(dir, name, &copy, &meta);
+                self.visit_file(dir, name, &copy, &meta);
             }
             if self.progress.files_seen.is_multiple_of(256) {
                 self.tick(None);
@@ -288,8 +288,8 @@ impl EnforceWalker<'_> {
         names
     }
 
-    /// What users see under a name that several branches have.
-    fn shown(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
+    /// The entry that users see under a name that several branches have.
+    fn visible_entry(&self, dir: &Arc<Node>, name: &OsStr) -> Option<(DirAt, Meta)> {
         let _names = self.migrations.tree.rename_lock.read();
         self.migrations.tree.probe(dir, name).ok()??.at.into_iter().next()
     }
@@ -319,7 +319,7 @@ impl EnforceWalker<'_> {
         self.stopped |= !go_on;
     }
 
-    fn look_at(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
+    fn visit_file(&mut self, dir: &Arc<Node>, name: OsString, copy: &DirAt, meta: &Meta) {
         if self.migrations.branches.is_staging(copy.id()) {
             // It is judged when it leaves, which is now if it must be nowhere else.
             if let Ok(file) = Pinned::lookup(&self.migrations.tree, dir, &name).as_ref() {
@@ -363,7 +363,7 @@ impl EnforceWalker<'_> {
         }
     }
 
-    /// What became of a file, unless somebody deleted it meanwhile.
+    /// Notes the outcome of a file, unless it was deleted meanwhile.
     fn note_unless_gone(
         &mut self,
         (dir, name): (&Arc<Node>, &OsStr),
@@ -530,7 +530,7 @@ impl EnforceWalker<'_> {
     }
 }
 
-/// The walks that are under way, for those who ask what the disks are busy with.
+/// The walks that are under way, for `status`.
 #[derive(Default)]
 pub(crate) struct Walks {
     under_way: RankedMutex<rank::EnforcerWalks, Vec<(u64, WalkStatus)>>,

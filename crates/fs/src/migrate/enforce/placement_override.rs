@@ -1,4 +1,4 @@
-//! What decides where the files go that a walk meets: the rules, or somebody else's plan.
+//! The destination of files in a walk: by the rules, or by another plan.
 
 use umbrella_policy::heat::Opens;
 use umbrella_units::BranchId;

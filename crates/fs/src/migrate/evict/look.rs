@@ -114,7 +114,7 @@ impl EvictionScan<'_> {
                 if meta.kind == FileKind::Directory {
                     stack.push(ToVisit { dir: dir.clone(), below: Some(entry.name), path });
                 } else {
-                    self.meet(&branch, meta, path);
+                    self.consider(&branch, meta, path);
                 }
             }
         }
@@ -127,7 +127,7 @@ impl EvictionScan<'_> {
         }
     }
 
-    fn meet(&mut self, branch: &Branch, meta: Meta, path: Vec<u8>) {
+    fn consider(&mut self, branch: &Branch, meta: Meta, path: Vec<u8>) {
         let backing = Backing::of(branch, &meta);
         if self.search.skip.contains(&backing) {
             return;
@@ -169,7 +169,7 @@ impl EvictionScan<'_> {
 }
 
 impl EvictionVictim {
-    /// For people.
+    /// The result as text.
     pub(super) fn shown(&self) -> String {
         self.paths.first().map_or_else(String::new, |path| String::from_utf8_lossy(path).into_owned())
     }

@@ -163,7 +163,7 @@ impl<'a> Evictor<'a> {
         }
     }
 
-    /// Moves files to a branch. Those that found no room there, as others took it, are to be looked at again.
+    /// Moves files to a branch. Returns the victims that found no room there, because others took it.
     fn move_to(&mut self, target: BranchId, mut victims: Vec<PinnedVictim<'a>>) -> Vec<EvictionVictim> {
         let mut crowded_out = Vec::new();
         while !victims.is_empty() && !self.round.is_stopped {

@@ -52,7 +52,7 @@ impl Migrations {
             EvictionDue::Later(at) => return at,
             EvictionDue::Now(urgency) => urgency,
         };
-        self.say_begin(evict, urgency);
+        self.log_begin(evict, urgency);
         self.with_run(evict, |run| run.is_moving = true);
         let mut rest = self.evict(active, evict, urgency);
         if let Some(rest) = &mut rest {
@@ -136,8 +136,9 @@ impl Migrations {
         }
     }
 
-    /// Below `min_free` the hours of a fill level do not count, and people should know why their disks run.
-    fn say_begin(&self, evict: &Evict, urgency: Urgency) {
+    /// Logs the begin of an eviction. Below `min_free` it ignores the configured hours, and the log explains why disks
+    /// run.
+    fn log_begin(&self, evict: &Evict, urgency: Urgency) {
         if urgency == Urgency::Short && !in_hours(evict) {
             let of = evict.of.clone();
             self.context.warn(WarningSubject::Evict(of.clone()), &Warning::EvictsOutOfHours { of });

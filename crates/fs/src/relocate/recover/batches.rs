@@ -86,7 +86,7 @@ impl Recovering<'_> {
             // In users' hands once: a power loss took its name.
             (None, Some((temp, seen))) if is_changed(&seen.print, &file.target) => {
                 if present(to, &file.path)?.is_none() {
-                    self.give_name(to, &file.path, &temp)?;
+                    self.install_name(to, &file.path, &temp)?;
                 }
                 Ok(source.is_none().then_some(BatchRemainder::Nothing))
             }
@@ -111,7 +111,7 @@ impl Recovering<'_> {
     ) -> Result<BatchRemainder, Unsettled> {
         match (present(to, &file.path)?, source) {
             (None, None) => {
-                self.give_name(to, &file.path, &temp)?;
+                self.install_name(to, &file.path, &temp)?;
                 Ok(BatchRemainder::Parked(parked))
             }
             (Some((_, seen)), _) if seen.print.ino == copy.print.ino => {
@@ -142,7 +142,7 @@ impl Recovering<'_> {
         }
     }
 
-    fn give_name(&mut self, to: BorrowedFd<'_>, path: &[u8], temp: &ResolvedName) -> Result<(), Unsettled> {
+    fn install_name(&mut self, to: BorrowedFd<'_>, path: &[u8], temp: &ResolvedName) -> Result<(), Unsettled> {
         let target = self.find_or_make(to, path)?;
         self.act()?;
         place_new(temp.place(), target.place())?;

@@ -55,7 +55,7 @@ impl Recovering<'_> {
         for (site, branch, stands) in known {
             match stands {
                 ExchangeStage::Before if !branch.writable => waiting.push(site),
-                ExchangeStage::Before => self.go_on(branch, one, other, &site)?,
+                ExchangeStage::Before => self.resume(branch, one, other, &site)?,
                 ExchangeStage::After => {}
                 ExchangeStage::Unclear => self.warn(format!(
                     "branch {}: cannot tell whether {} and {} were exchanged; check both",
@@ -83,7 +83,7 @@ impl Recovering<'_> {
         Ok(IntentOutcome::Narrowed(Box::new(Intent::Exchange { one, other, sites, verdict })))
     }
 
-    fn go_on(
+    fn resume(
         &mut self,
         branch: &RecoverBranch<'_>,
         one: &[u8],
@@ -109,16 +109,16 @@ impl Recovering<'_> {
 
 fn at(branch: &RecoverBranch<'_>, path: &[u8]) -> Result<Option<Fingerprint>, Unsettled> {
     let Some(found) = beneath::find(branch.root, path)? else { return Ok(None) };
-    Ok(found.look()?.map(|seen| seen.print))
+    Ok(found.inspect()?.map(|seen| seen.print))
 }
 
 fn stands(site: &ExchangeSite, now: FingerprintPair) -> ExchangeStage {
     let then = (site.one, site.other);
-    match told_by(is_entry, now, then) {
+    match stage_by(is_entry, now, then) {
         ExchangeStage::Unclear => {}
         clear => return clear,
     }
-    match told_by(is_like, now, then) {
+    match stage_by(is_like, now, then) {
         ExchangeStage::Unclear => {}
         clear => return clear,
     }
@@ -130,7 +130,7 @@ fn stands(site: &ExchangeSite, now: FingerprintPair) -> ExchangeStage {
     }
 }
 
-fn told_by(
+fn stage_by(
     same: impl Fn(&Fingerprint, &Fingerprint) -> bool,
     now: FingerprintPair,
     then: FingerprintPair,

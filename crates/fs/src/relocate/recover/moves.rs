@@ -52,7 +52,7 @@ impl Recovering<'_> {
         if given_up || (source_in_use && pairs.iter().all(|pair| pair.source.is_some())) {
             // The sources' branch was in use all the time: they may be open. The copy was out of everybody's reach.
             if claims.contains(&TargetMatch::ChangedCopy) || !(given_up || may_delete_copy(&pairs, &claims, source)?) {
-                return Ok(self.leave_both(&pairs, source));
+                return Ok(self.keep_both(&pairs, source));
             }
             return self.undo_move(&pairs, &claims, temp.as_ref());
         }
@@ -69,10 +69,10 @@ impl Recovering<'_> {
         if may_delete_copy(&pairs, &claims, source)? {
             return self.undo_move(&pairs, &claims, temp.as_ref());
         }
-        Ok(self.leave_both(&pairs, source))
+        Ok(self.keep_both(&pairs, source))
     }
 
-    fn leave_both(&mut self, pairs: &[NamePair<'_>], source: &Fingerprint) -> IntentOutcome {
+    fn keep_both(&mut self, pairs: &[NamePair<'_>], source: &Fingerprint) -> IntentOutcome {
         for pair in pairs.iter().filter(|pair| pair.source.is_some() && pair.target.is_some()) {
             let what = if pair.has_source(source) {
                 "changed on both branches since a move was cut short"
@@ -92,7 +92,7 @@ impl Recovering<'_> {
         temp: Option<&ResolvedName>,
     ) -> Result<IntentOutcome, Unsettled> {
         let Some(temp) = temp else { return Ok(IntentOutcome::Finished) };
-        let Some(copy) = temp.look()? else { return Ok(IntentOutcome::Finished) };
+        let Some(copy) = temp.inspect()? else { return Ok(IntentOutcome::Finished) };
         let is_copy = |seen: &FileSnapshot| seen.print.ino == copy.print.ino;
         if pairs.iter().all(|pair| pair.target.as_ref().is_none_or(|(_, seen)| is_copy(seen))) {
             for pair in pairs.iter().filter(|pair| pair.target.is_none()) {
@@ -112,7 +112,7 @@ impl Recovering<'_> {
 
     fn drop_copy(&mut self, temp: Option<&ResolvedName>) -> Result<(), Unsettled> {
         let Some(temp) = temp else { return Ok(()) };
-        if temp.look()?.is_some() {
+        if temp.inspect()?.is_some() {
             self.act()?;
             unlink(temp.place())?;
         }
@@ -241,7 +241,7 @@ fn may_delete_copy(pairs: &[NamePair<'_>], claims: &[TargetMatch], source: &Fing
 
 pub(super) fn present(root: BorrowedFd<'_>, path: &[u8]) -> Result<Option<(ResolvedName, FileSnapshot)>, Errno> {
     let Some(found) = beneath::find(root, path)? else { return Ok(None) };
-    let seen = found.look()?;
+    let seen = found.inspect()?;
     Ok(seen.map(|seen| (found, seen)))
 }
 
@@ -251,7 +251,7 @@ fn is_equal(a: EntryAt<'_>, seen_a: &FileSnapshot, b: EntryAt<'_>, seen_b: &File
     if identity(&seen_a.print) != identity(&seen_b.print) {
         return Ok(false);
     }
-    let (held_a, held_b) = (attrs::hold(a)?, attrs::hold(b)?);
+    let (held_a, held_b) = (attrs::open_path(a)?, attrs::open_path(b)?);
     let mut xattrs = [attrs::xattrs(held_a.as_fd())?, attrs::xattrs(held_b.as_fd())?];
     for list in &mut xattrs {
         list.retain(|(name, _)| !attrs::of_the_file_system(name));

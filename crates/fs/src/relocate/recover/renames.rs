@@ -32,7 +32,7 @@ impl Recovering<'_> {
                 continue;
             };
             let old = match beneath::find(branch.root, from)? {
-                Some(found) if found.look()?.is_some() => found,
+                Some(found) if found.inspect()?.is_some() => found,
                 _ => {
                     begun = true;
                     continue;
@@ -82,7 +82,7 @@ impl Recovering<'_> {
             let root = self.present(*winner).ok_or(Unsettled::Waiting)?.root;
             let at = |path: &[u8]| -> Result<Option<Fingerprint>, Errno> {
                 let found = beneath::find(root, path)?;
-                Ok(found.map(|found| found.look()).transpose()?.flatten().map(|seen| seen.print))
+                Ok(found.map(|found| found.inspect()).transpose()?.flatten().map(|seen| seen.print))
             };
             let (old, new) = (at(from)?, at(to)?);
             let renamed = match new {
@@ -95,7 +95,7 @@ impl Recovering<'_> {
                 return Ok(IntentOutcome::Undone);
             }
             if *verdict == Verdict::Undone {
-                return self.take_back(from, to, *winner);
+                return self.roll_back(from, to, *winner);
             }
             if let Some(found) = beneath::find(root, to)? {
                 ParentTimes::of([found.dir.as_fd()]).sync()?;
@@ -105,7 +105,7 @@ impl Recovering<'_> {
             return Ok(IntentOutcome::Narrowed(Box::new(left(intent, Vec::new()))));
         };
         let Some(found) = beneath::find(root, to)? else { return Ok(IntentOutcome::Finished) };
-        let Some(seen) = found.look()? else { return Ok(IntentOutcome::Finished) };
+        let Some(seen) = found.inspect()? else { return Ok(IntentOutcome::Finished) };
         if !is_not_newer(&seen.print, loser_file) && !is_like(&seen.print, loser_file) {
             self.warn(format!("{}: the file that a rename replaces has changed since; both stay", show(to)));
             return Ok(IntentOutcome::Undone);
@@ -118,8 +118,9 @@ impl Recovering<'_> {
 }
 
 impl Recovering<'_> {
-    /// A rename that failed for who asked: its branch was away, and the file that it replaces was in use ever since.
-    fn take_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid) -> Result<IntentOutcome, Unsettled> {
+    /// Rolls back a rename that failed for the caller: its branch was offline, and the file to replace has been in use
+    /// since.
+    fn roll_back(&mut self, from: &[u8], to: &[u8], winner: BranchUuid) -> Result<IntentOutcome, Unsettled> {
         let root = self.writable(winner)?;
         let (old, Some(new)) = (self.find_or_make(root, from)?, beneath::find(root, to)?) else {
             return Ok(IntentOutcome::Undone);

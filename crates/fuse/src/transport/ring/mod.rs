@@ -134,7 +134,7 @@ pub(crate) struct Prepared {
 /// Says how an entry's thread got on: first that it has its ring, then that this is registered.
 type Starting = Receiver<io::Result<()>>;
 
-fn hear(starting: &Starting) -> io::Result<()> {
+fn wait_until_started(starting: &Starting) -> io::Result<()> {
     starting.recv().unwrap_or_else(|_| Err(ended()))
 }
 
@@ -194,7 +194,7 @@ impl Rings {
             rings.run_entry(number, its_slot, index < WARM, &say);
         })?;
         self.threads.lock().unwrap_or_else(PoisonError::into_inner).push(thread);
-        hear(&starting)?;
+        wait_until_started(&starting)?;
         queue.made.store(index + 1, Ordering::SeqCst);
         self.slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
         Ok(starting)
@@ -251,8 +251,8 @@ impl Rings {
         }
     }
 
-    /// Sees to it that the queue has a free entry, if it may have one more.
-    fn grow(self: &Arc<Rings>, number: usize) {
+    /// Adds an entry to the queue, if it has no free entry and may have one more.
+    fn add_entry(self: &Arc<Rings>, number: usize) {
         let Some(queue) = self.queues.get(number) else { return };
         let _growing = queue.growing.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.free.load(Ordering::SeqCst) > 0 || self.gate.phase() == Phase::Ended {
@@ -262,7 +262,7 @@ impl Rings {
         if all >= self.sizes.most {
             return self.warn(number, format!("all {all} request threads of this processor are busy"));
         }
-        if let Err(error) = self.start(number).and_then(|starting| hear(&starting)) {
+        if let Err(error) = self.start(number).and_then(|starting| wait_until_started(&starting)) {
             self.warn(number, format!("cannot start another thread for requests after {all}: {}", with_remedy(&error)));
         }
     }
@@ -292,7 +292,7 @@ fn ended() -> io::Error {
 }
 
 impl Prepared {
-    /// Ends the threads: there is nothing to register with.
+    /// Ends the threads, because there is no connection to register with.
     pub(crate) fn abandon(self) {
         self.rings.end();
     }
@@ -303,7 +303,7 @@ impl Prepared {
         self.rings.gate.set(Phase::Registering);
         let mut failed = None;
         for (queue, starting) in &self.starting {
-            if let Err(error) = hear(starting) {
+            if let Err(error) = wait_until_started(starting) {
                 failed = Some((*queue, error));
             }
         }
@@ -362,7 +362,7 @@ impl Worker {
         loop {
             let fetched = self.entry.wait()?;
             let takes_last = queue.free.fetch_sub(1, Ordering::SeqCst) <= 1;
-            let Some((error, length)) = self.carry_out(&fetched, takes_last) else { return Ok(()) };
+            let Some((error, length)) = self.serve_request(&fetched, takes_last) else { return Ok(()) };
             queue.free.fetch_add(1, Ordering::SeqCst);
             self.answer(&fetched, error, length)?;
         }
@@ -373,13 +373,13 @@ impl Worker {
         self.entry.answer(fetched, error, length);
         let gives_back = !self.is_warm && fetched.payload.max(length) > KEPT;
         if gives_back && self.entry.submit()? {
-            self.slot.payload().give_back();
+            self.slot.payload().release_pages();
         }
         Ok(())
     }
 
-    /// The answer's error number and length; none when the connection ended.
-    fn carry_out(&mut self, fetched: &Fetched, takes_last: bool) -> Option<(i32, usize)> {
+    /// Serves a request. Returns the answer's error number and length; `None` when the connection ended.
+    fn serve_request(&mut self, fetched: &Fetched, takes_last: bool) -> Option<(i32, usize)> {
         let header = &fetched.header;
         if Device::is_poke(header) {
             // The entry is free again at once.
@@ -399,7 +399,7 @@ impl Worker {
         self.is_serving = true;
         self.pin_again();
         if takes_last {
-            self.rings.grow(self.queue);
+            self.rings.add_entry(self.queue);
         }
         let channel: Arc<dyn Channel> = Arc::<Slot>::clone(&self.slot);
         let payload = self.slot.request(fetched.payload);
@@ -410,7 +410,7 @@ impl Worker {
         self.slot.wait_for_answer()
     }
 
-    /// Makes the queue look for what waits.
+    /// Makes the queue check for waiting requests.
     fn poke(&self) {
         if sched_getcpu() != self.queue {
             let why = "the daemon may no longer run on it (AllowedCPUs= in a unit, cpuset.cpus)";

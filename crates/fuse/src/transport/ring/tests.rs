@@ -37,7 +37,7 @@ mod live {
         let device = Arc::new(Device::open().unwrap());
         let spec = MountSpec { source: "nothing".into(), subtype: String::new(), options: MountOptions::empty() };
         let mounting = Mounting::new(&device, &spec, folder.path()).unwrap();
-        let agreed = connection::agree(&device, 1 << 20, |_, _| Ok(())).unwrap();
+        let agreed = connection::negotiate(&device, 1 << 20, |_, _| Ok(())).unwrap();
         let (interruptions, observer, thread_start) = (Interruptions::new(), None, None);
         let server = Server { filesystem: Nothing, shape: agreed.shape(), interruptions, observer, thread_start };
         let server: Arc<dyn Serve> = Arc::new(server);

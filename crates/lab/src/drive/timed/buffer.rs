@@ -8,7 +8,7 @@ use umbrella_model::device::disk::ReadAheadTo;
 use super::meter::{Meter, median, response};
 use super::tracks::Track;
 use super::zones::Map;
-use super::{MeasureError, Timed, elsewhere};
+use super::{MeasureError, Timed, none_if_local};
 
 /// Trials of each question; the majority decides.
 const TRIALS: usize = 3;
@@ -76,8 +76,8 @@ fn on_bus(meter: &mut Meter<'_>, hit: f64) -> Result<Option<f64>, MeasureError> 
     let mut times = Vec::new();
     for _ in 0..9 {
         let at = meter.anywhere();
-        let first = elsewhere(meter.read_blocks(at, blocks))?;
-        if let (Some(_), Some(again)) = (first, elsewhere(meter.read_blocks(at, blocks))?) {
+        let first = none_if_local(meter.read_blocks(at, blocks))?;
+        if let (Some(_), Some(again)) = (first, none_if_local(meter.read_blocks(at, blocks))?) {
             times.push(response(again));
         }
     }
@@ -90,8 +90,8 @@ fn any_order(meter: &mut Meter<'_>, map: &Map) -> Result<Option<bool>, MeasureEr
     let mut times = Vec::new();
     for _ in 0..PLACES {
         let track = some_track(meter, map);
-        meter.go_away(track.start)?;
-        if let Some(timed) = elsewhere(meter.read_blocks(track.start, track.len()))? {
+        meter.seek_away(track.start)?;
+        if let Some(timed) = none_if_local(meter.read_blocks(track.start, track.len()))? {
             times.push(response(timed));
         }
     }
@@ -106,9 +106,9 @@ fn keeps_passing(meter: &mut Meter<'_>, map: &Map) -> Result<bool, MeasureError>
     for _ in 0..PLACES {
         let track = some_track(meter, map);
         let at = track.start + track.len() / 2;
-        meter.go_away(at)?;
-        let first = elsewhere(meter.read(at))?;
-        let before = elsewhere(meter.read(at - track.len() / 8))?;
+        meter.seek_away(at)?;
+        let first = none_if_local(meter.read(at))?;
+        let before = none_if_local(meter.read(at - track.len() / 8))?;
         if let (Some(_), Some(before)) = (first, before) {
             hits += usize::from(meter.is_hit(response(before)));
         }
@@ -163,9 +163,9 @@ fn reads_ahead(meter: &mut Meter<'_>, map: &Map, quarters: u64, distance: u64) -
     mostly(meter, |meter| {
         let track = some_track(meter, map);
         let at = track.start + track.len() * quarters / 4;
-        let Some(_) = elsewhere(meter.read(at))? else { return Ok(None) };
+        let Some(_) = none_if_local(meter.read(at))? else { return Ok(None) };
         meter.pause(meter.turn() / 1e6 * (3.0 + distance as f64 / track.len() as f64 * 1.5));
-        elsewhere(meter.read(at + distance))
+        none_if_local(meter.read(at + distance))
     })
 }
 
@@ -175,11 +175,11 @@ fn keeps_stream(meter: &mut Meter<'_>, map: &Map, length: u64) -> Result<bool, M
     mostly(meter, |meter| {
         let start = some_track(meter, map).start;
         for number in 0..length.div_ceil(read) {
-            if elsewhere(meter.read_blocks(start + number * read, read))?.is_none() {
+            if none_if_local(meter.read_blocks(start + number * read, read))?.is_none() {
                 return Ok(None);
             }
         }
-        elsewhere(meter.read(start))
+        none_if_local(meter.read(start))
     })
 }
 
@@ -187,12 +187,12 @@ fn keeps_stream(meter: &mut Meter<'_>, map: &Map, length: u64) -> Result<bool, M
 fn follows_streams(meter: &mut Meter<'_>, streams: u64) -> Result<bool, MeasureError> {
     mostly(meter, |meter| {
         let first = meter.anywhere();
-        let Some(_) = elsewhere(meter.read(first))? else { return Ok(None) };
+        let Some(_) = none_if_local(meter.read(first))? else { return Ok(None) };
         for _ in 1..streams {
             let other = meter.anywhere();
-            elsewhere(meter.read(other))?;
+            none_if_local(meter.read(other))?;
         }
-        elsewhere(meter.read(first))
+        none_if_local(meter.read(first))
     })
 }
 

@@ -5,7 +5,7 @@ use umbrella_units::SECTOR_BYTES;
 
 use super::meter::{Meter, quantile, response};
 use super::queue::QueueTimings;
-use super::{MeasureError, elsewhere};
+use super::{MeasureError, none_if_local};
 
 /// Sizes of reads, in sectors: 4 KiB to 1 MiB.
 const SIZES: [u32; 5] = [8, 32, 128, 512, 2048];
@@ -46,7 +46,7 @@ impl FlashTimings {
             let mut times = Vec::with_capacity(READS);
             for _ in 0..READS {
                 let at = meter.anywhere();
-                times.extend(elsewhere(meter.read_blocks(at, blocks))?.map(response));
+                times.extend(none_if_local(meter.read_blocks(at, blocks))?.map(response));
             }
             if !times.is_empty() {
                 let (median_ms, p99_ms) = (quantile(&mut times, 0.5) / 1e6, quantile(&mut times, 0.99) / 1e6);
@@ -65,7 +65,7 @@ fn stream(meter: &mut Meter<'_>) -> Result<Option<f64>, MeasureError> {
     let start = meter.random.below(meter.blocks() - reads * blocks + 1);
     let (mut bytes, mut nanos) = (0, 0.0);
     for number in 0..reads {
-        if let Some(timed) = elsewhere(meter.read_blocks(start + number * blocks, blocks))? {
+        if let Some(timed) = none_if_local(meter.read_blocks(start + number * blocks, blocks))? {
             bytes += blocks * u64::from(meter.block()) * SECTOR_BYTES;
             nanos += response(timed);
         }

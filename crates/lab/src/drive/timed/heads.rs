@@ -11,7 +11,7 @@ use super::meter::{Meter, turned};
 use super::seeks::Moves;
 use super::tracks::Track;
 use super::zones::TrackRun;
-use super::{MeasureError, elsewhere};
+use super::{MeasureError, none_if_local};
 
 /// Tracks looked at: twice as many as the surfaces of most drives.
 const TRACKS: u64 = 48;
@@ -19,7 +19,7 @@ const TRACKS: u64 = 48;
 const DIFFERENT_SKEW: f64 = 0.01;
 /// Times of moves that differ by more, in nanoseconds, are of different kinds.
 const DIFFERENT_MOVE: f64 = 150_000.0;
-/// Those that differ by less are of one kind.
+/// Moves that differ by less are of one kind.
 const SAME_MOVE: f64 = 100_000.0;
 
 /// How the number of surfaces was found.
@@ -64,7 +64,7 @@ pub(super) fn find(meter: &mut Meter<'_>, spans: &[TrackRun]) -> Result<HeadsFou
     let count = TRACKS.min(span.end / span.track.max(1));
     let mut angles = Vec::new();
     for number in 0..count {
-        match elsewhere(meter.angle(track(number).start + span.track / 2))? {
+        match none_if_local(meter.angle(track(number).start + span.track / 2))? {
             Some(angle) => angles.push(angle),
             None => break,
         }
@@ -103,7 +103,7 @@ fn by_moves(meter: &mut Meter<'_>, count: u64, track: impl Fn(u64) -> Track) -> 
     let mut before: Vec<f64> = Vec::new();
     for number in 1..count {
         let moves = Moves { from: track(0), to: track(number) };
-        let Some(time) = elsewhere(moves.measure(meter, SAME_MOVE / 4.0))? else { return Ok(None) };
+        let Some(time) = none_if_local(moves.measure(meter, SAME_MOVE / 4.0))? else { return Ok(None) };
         let differs = |other: &f64| (time - other).abs() > DIFFERENT_MOVE;
         if before.last().is_some_and(differs) {
             let same = before.iter().all(|one| before.iter().all(|other| (one - other).abs() < SAME_MOVE));

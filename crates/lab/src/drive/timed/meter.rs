@@ -103,7 +103,7 @@ impl<'a> Meter<'a> {
         self.device.now().since(self.begun)
     }
 
-    /// From now on reads are refused when this share of the whole time is over.
+    /// Makes reads fail once this share of the whole time is over.
     pub(super) fn until(&mut self, share: f64) {
         self.deadline = self.begun + Nanos((self.time.0 as f64 * share) as u64);
     }
@@ -171,8 +171,8 @@ impl<'a> Meter<'a> {
         if at >= distance { at - distance } else { (at + distance).min(self.blocks - 1) }
     }
 
-    /// Moves the heads away from `at`; what cannot be read there does not matter.
-    pub(super) fn go_away(&mut self, at: u64) -> Result<(), MeasureError> {
+    /// Moves the heads away from `at`. Ignores read errors there.
+    pub(super) fn seek_away(&mut self, at: u64) -> Result<(), MeasureError> {
         let away = self.away_from(at);
         match self.read(away) {
             Ok(_) | Err(MeasureError::Unreadable) => Ok(()),
@@ -193,7 +193,7 @@ impl<'a> Meter<'a> {
     /// The angle at which the end of a block passes under the head, in turns; from the media.
     pub(super) fn angle(&mut self, at: u64) -> Result<f64, MeasureError> {
         for place in 0..TRIES {
-            self.go_away(at)?;
+            self.seek_away(at)?;
             let timed = self.read(at)?;
             if !self.is_hit_from_afar(response(timed)) {
                 return Ok(self.angle_of(timed.done));
@@ -203,7 +203,7 @@ impl<'a> Meter<'a> {
                 self.evicting = (self.evicting * 2).min(MOST_EVICTING);
             }
             for _ in 0..self.evicting {
-                self.go_away(at)?;
+                self.seek_away(at)?;
             }
         }
         Err(MeasureError::Buffered)

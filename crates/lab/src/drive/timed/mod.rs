@@ -227,8 +227,8 @@ impl MeasureError {
     }
 }
 
-/// `None` if the measurement can be tried at another place of the disk.
-fn elsewhere<T>(result: Result<T, MeasureError>) -> Result<Option<T>, MeasureError> {
+/// `None` for an error that concerns only this place of the disk, so that another place can be measured.
+fn none_if_local<T>(result: Result<T, MeasureError>) -> Result<Option<T>, MeasureError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(error) if error.is_local() => Ok(None),

@@ -30,9 +30,9 @@ pub(super) fn find(meter: &mut Meter<'_>) -> Result<bool, MeasureError> {
     let mut again = Vec::with_capacity(SAMPLES);
     for _ in 0..SAMPLES {
         let at = meter.anywhere();
-        if let Some(timed) = super::elsewhere(meter.read(at))? {
+        if let Some(timed) = super::none_if_local(meter.read(at))? {
             first.push(response(timed));
-            if let Some(timed) = super::elsewhere(meter.read(at))? {
+            if let Some(timed) = super::none_if_local(meter.read(at))? {
                 again.push(response(timed));
             }
         }
@@ -72,7 +72,7 @@ fn rounds(meter: &mut Meter<'_>, count: usize) -> Result<(Vec<Vec<f64>>, usize),
         meter.random.shuffle(&mut order);
         for &place in &order {
             let (Some(block), Some(visits)) = (blocks.get(place), visits.get_mut(place)) else { continue };
-            let Some(timed) = super::elsewhere(meter.read(*block))? else { continue };
+            let Some(timed) = super::none_if_local(meter.read(*block))? else { continue };
             if meter.is_hit_from_afar(response(timed)) {
                 hits += usize::from(round > 0);
             } else {

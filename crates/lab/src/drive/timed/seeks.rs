@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::meter::{Meter, response, turned};
 use super::tracks::Track;
 use super::zones::Map;
-use super::{MeasureError, elsewhere};
+use super::{MeasureError, none_if_local};
 
 /// Pairs of reads for each way, at most.
 const PAIRS: usize = 60;
@@ -93,7 +93,7 @@ impl Moves {
         let mut checks = 0;
         for _ in 0..PAIRS {
             let start = from.start + meter.random.below(from.len());
-            let Some(first) = elsewhere(meter.read(start))? else { continue };
+            let Some(first) = none_if_local(meter.read(start))? else { continue };
             if meter.is_hit(response(first)) {
                 continue;
             }
@@ -111,7 +111,7 @@ impl Moves {
             checks = if is_narrow { checks + 1 } else { 0 };
             let along = turned(meter.angle_of(first.done) + wanted / turn - reference) * to.len() as f64;
             let target = (middle as f64 + along).round().clamp(to.start as f64, (to.end - 1) as f64) as u64;
-            let Some(second) = elsewhere(meter.read(target))? else { continue };
+            let Some(second) = none_if_local(meter.read(target))? else { continue };
             if !meter.is_hit(response(second)) {
                 bounds.note(response(second), turn, block);
                 reference = meter.angle_of(second.done) - (target as f64 - middle as f64) / to.len() as f64;
@@ -134,7 +134,7 @@ impl Seeks {
         let (mut base, mut unreadable) = (0, meter.counts().1);
         if map.heads() > 1 {
             let moves = Moves { from: map.track(1, 0), to: map.track(1, 1) };
-            self.head_switch_ms = elsewhere(moves.measure(meter, 0.0))?.map(|time| time / 1e6);
+            self.head_switch_ms = none_if_local(moves.measure(meter, 0.0))?.map(|time| time / 1e6);
         }
         for cylinders in distances(map.cylinders()) {
             if meter.counts().1 > unreadable {
@@ -171,7 +171,7 @@ fn seek(meter: &mut Meter<'_>, map: &Map, base: u32, cylinders: u32) -> Result<O
     // The longest way begins and ends at the edges.
     let from = base.min(map.cylinders().saturating_sub(1 + cylinders));
     let moves = Moves { from: map.track(from, 0), to: map.track(from + cylinders, 0) };
-    Ok(elsewhere(moves.measure(meter, 0.0))?.map(|time| time / 1e6))
+    Ok(none_if_local(moves.measure(meter, 0.0))?.map(|time| time / 1e6))
 }
 
 /// Distances, each about 1.4 times as long as the one before. Every fourth comes first, the longest and the shortest

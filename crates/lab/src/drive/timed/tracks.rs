@@ -186,7 +186,7 @@ pub(super) fn at_like(meter: &mut Meter<'_>, near: u64, lengths: &[u64]) -> Resu
 pub(super) fn first(meter: &mut Meter<'_>) -> Result<Track, MeasureError> {
     for place in 0..PLACES {
         // Each further away than the one before, because the first ones may not be readable.
-        if let Some(track) = super::elsewhere(at(meter, 64 << (place * 2)))? {
+        if let Some(track) = super::none_if_local(at(meter, 64 << (place * 2)))? {
             return Ok(track);
         }
     }

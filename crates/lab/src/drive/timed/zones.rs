@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::meter::{Meter, median, turned};
 use super::tracks::{self, Track};
-use super::{MeasureError, elsewhere};
+use super::{MeasureError, none_if_local};
 
 /// Tracks that are measured first.
 const FIRST: u64 = 32;
@@ -73,13 +73,13 @@ pub(super) fn survey(meter: &mut Meter<'_>, tracks: &mut Vec<Track>) -> Result<(
 /// answers that came late, look like other lengths.
 fn confirmed(meter: &mut Meter<'_>, near: u64, known: &[Track]) -> Result<Option<Track>, MeasureError> {
     let lengths: Vec<u64> = known.iter().map(Track::len).collect();
-    let Some(track) = elsewhere(tracks::at_like(meter, near, &lengths))? else { return Ok(None) };
+    let Some(track) = none_if_local(tracks::at_like(meter, near, &lengths))? else { return Ok(None) };
     if known.iter().any(|known| known.resembles(&track)) {
         return Ok(Some(track));
     }
     let beside =
         if track.end + track.len() * 2 < meter.blocks() { track.end } else { track.start.saturating_sub(track.len()) };
-    let other = elsewhere(tracks::at_like(meter, beside + track.len() / 2, &[track.len()]))?;
+    let other = none_if_local(tracks::at_like(meter, beside + track.len() / 2, &[track.len()]))?;
     Ok(other.filter(|other| other.resembles(&track)).map(|_| track))
 }
 
@@ -264,7 +264,7 @@ fn begins_later(meter: &mut Meter<'_>, from: Track, to: Track) -> Result<Option<
     let mut begins = |track: Track| -> Result<Option<f64>, MeasureError> {
         // Not the first block, which may be in the buffer from the last time. The angle is that of a block's end.
         let along = meter.random.below(track.len());
-        let angle = elsewhere(meter.angle(track.start + along))?;
+        let angle = none_if_local(meter.angle(track.start + along))?;
         Ok(angle.map(|angle| angle - (along + 1) as f64 / track.len() as f64))
     };
     let (from, to) = (begins(from)?, begins(to)?);
@@ -276,7 +276,8 @@ fn skew(meter: &mut Meter<'_>, from: Track, to: Track) -> Result<Option<f64>, Me
     let mut skews = Vec::new();
     for quarter in 1..=3 {
         let along = from.len().min(to.len()) * quarter / 4;
-        let (one, other) = (elsewhere(meter.angle(from.start + along))?, elsewhere(meter.angle(to.start + along))?);
+        let (one, other) =
+            (none_if_local(meter.angle(from.start + along))?, none_if_local(meter.angle(to.start + along))?);
         if let (Some(one), Some(other)) = (one, other) {
             skews.push(turned(other - one));
         }

@@ -62,7 +62,7 @@ pub struct SweepResult<'a> {
 pub enum Difference {
     /// By no more than the seeds differ among themselves.
     None,
-    /// By so much.
+    /// The size of the difference.
     By(String),
 }
 

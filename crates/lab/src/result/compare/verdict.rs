@@ -133,7 +133,7 @@ impl Group<'_> {
         let Some(against) = Some(first).filter(|first| !first.is_cut() && !is_tied(first)).or_else(next) else {
             return format!("{lead}.");
         };
-        let by = lead_of(change(against.value(metric), best.value(metric)).as_deref());
+        let by = format_change(change(against.value(metric), best.value(metric)).as_deref());
         format!("{lead}, {by} \u{201c}{}\u{201d} ({}).", against.label, against.show(metric))
     }
 
@@ -174,8 +174,8 @@ fn same(metric: &Metric, row: &ComparisonRow<'_>) -> String {
     format!("All runs {did}, {}", row.show(metric))
 }
 
-/// A change of the best against another, in words.
-fn lead_of(change: Option<&str>) -> String {
+/// The change of the best run against another, as text.
+fn format_change(change: Option<&str>) -> String {
     match change.map(|change| (change, change.chars().next())) {
         None => "against".to_owned(),
         Some((change, Some('-'))) => format!("{} less than", &change[1..]),

@@ -17,7 +17,7 @@ use crate::trace::{Record, TraceOp};
 /// Rows that are decoded at a time.
 const BATCH: usize = 4096;
 
-/// Where a row stands, and its request or what is wrong with it.
+/// The position of a row, and its request or error.
 pub(in crate::trace) type ParsedRow = (Position, Result<Record, Problem>);
 
 /// A file whose rows are read one after the other.

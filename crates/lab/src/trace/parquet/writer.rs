@@ -51,7 +51,7 @@ impl ParquetRenderer {
     }
 
     /// Moves what was written into `out`.
-    fn give(&mut self, out: &mut Vec<u8>) -> Result<()> {
+    fn drain_into(&mut self, out: &mut Vec<u8>) -> Result<()> {
         let Some(file) = &mut self.file else { return Ok(()) };
         file.flush()?;
         out.append(file.inner_mut());
@@ -100,7 +100,7 @@ impl Render for ParquetRenderer {
         if self.times.len() < GROUP_ROWS {
             return Ok(());
         }
-        self.write_group().and_then(|()| self.give(out)).map_err(|_| Unwritable::Encoder)
+        self.write_group().and_then(|()| self.drain_into(out)).map_err(|_| Unwritable::Encoder)
     }
 
     fn end(&mut self, out: &mut Vec<u8>) -> std::result::Result<(), Unwritable> {

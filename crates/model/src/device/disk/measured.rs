@@ -110,7 +110,7 @@ pub enum ReadAheadTo {
 pub enum WriteBack {
     /// None.
     Never,
-    /// Those that find the write segment empty, or continue what is in it.
+    /// Writes that find the write segment empty, or continue its contents.
     OneStream,
 }
 

@@ -18,7 +18,7 @@ pub fn schemes() -> &'static [SchemeInfo] {
     ALL
 }
 
-/// Those that a store on a disk can use: they need not know the future.
+/// The schemes that a store on a disk can use, because they need not know the future.
 pub fn schemes_for_disks() -> impl Iterator<Item = &'static SchemeInfo> {
     let usual = |info: &SchemeInfo| Params::new().check(info.name, info.params).map(|values| (info.make)(&values));
     schemes().iter().filter(move |info| usual(info).is_ok_and(|scheme| !scheme.knows_the_future()))

@@ -1,4 +1,4 @@
-//! When a store cleans and makes checkpoints, and who waits.
+//! When a store cleans and makes checkpoints, and which writes wait.
 
 use proptest::prelude::*;
 use umbrella_units::{Nanos, Pages};

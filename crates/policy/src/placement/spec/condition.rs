@@ -181,7 +181,7 @@ pub enum Condition {
         /// Hysteresis, as for `Size`.
         hysteresis: Duration,
     },
-    /// How often the file was opened of late ([`crate::heat`]).
+    /// How often the file was opened recently ([`crate::heat`]).
     Heat {
         /// Comparison.
         is: Comparison,

@@ -43,7 +43,8 @@ pub enum EvictOrder {
     LeastRecentlyUsed,
     /// The largest.
     Largest,
-    /// The one that was opened least of late; of those that are as cold, the one whose data was changed longest ago.
+    /// The file that was opened least often recently; of those that are as cold, the one whose data was changed longest
+    /// ago.
     Coldest,
 }
 

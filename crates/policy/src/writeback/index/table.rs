@@ -4,7 +4,7 @@
 //!
 //! Sixteen neighbouring keys belong to one line, which is one of the processor's cache, because dirty pages and blocks
 //! come in runs. The bits of an entry that the slot does not need hold a part of the key's hash, so that a search
-//! rarely looks into the slab in vain.
+//! rarely reads the slab without a match.
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;

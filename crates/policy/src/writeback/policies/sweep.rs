@@ -22,7 +22,7 @@
 //! 3. In a region, segments with no more than a positioning between them are one cluster. A cluster is left for the
 //!    next round when most of its pages are in use. In use are active pages, and pages written more than once whose
 //!    last write is less than a share of the last round ago. If a page is written again before the head returns,
-//!    writing it now would be in vain. A page in use among others that are not is written with them: it costs a
+//!    writing it now would be wasted. A page in use among others that are not is written with them: it costs a
 //!    transfer, to spare it would cost a positioning.
 //! 4. Streams among scattered pages do not wait for the head. A region is a `bargain` when its segments are as long as
 //!    a positioning on average, and its pages cost a quarter of the average or less. Bargains are written first, the

@@ -39,7 +39,7 @@ pub const VERSION: u32 = 1;
 /// The word that a record begins with.
 const MAGIC: &str = "umbrella-events";
 
-/// Pages that one line tells of at most: what a line can make of itself in memory is bounded.
+/// The most pages that one line may name, so that the memory for a line is bounded.
 const LONGEST_RUN: u64 = 1 << 16;
 
 /// Pages of one answer: no more are ever dirty at a time (16 GiB).

@@ -126,8 +126,8 @@ pub(super) fn error_code(error: &BlockError) -> ErrorCode {
     }
 }
 
-/// The same in words, for people who look at the client. No path of the server is revealed.
-pub(super) fn words(code: ErrorCode) -> &'static str {
+/// The error as a message for the client. It names no path of the server.
+pub(super) fn error_message(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::Perm => "the export is read-only",
         ErrorCode::Io => "the device failed",

@@ -158,7 +158,7 @@ impl<'e> Negotiation<'e> {
         if query.wants_description && !export.description().is_empty() {
             info(out, number, Info::Description(export.description()));
         }
-        // Also to who did not ask: a client that keeps to no sizes learns here that it has to.
+        // Also sent to a client that did not ask: one that ignores block sizes learns here that it must not.
         let (least, best, most) = export.block_sizes();
         info(out, number, Info::BlockSize(least, best, most));
         reply(out, number, OptionReply::Ack, &[]);

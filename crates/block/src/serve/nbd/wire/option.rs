@@ -27,7 +27,7 @@ pub enum OptionKind {
     Info,
     /// The same, and begins transmission.
     Go,
-    /// Answers in chunks from now on.
+    /// Enables answers in chunks.
     StructuredReply,
     /// Which metadata contexts there are.
     ListMetaContext,

@@ -104,7 +104,7 @@ pub fn hole_chunk(more: ChunkFollows, cookie: Cookie, offset: Offset, length: u3
     bytes
 }
 
-/// A last chunk that tells of an error, with words for people.
+/// A last chunk that reports an error, with a message for people.
 pub fn error_chunk(out: &mut Vec<u8>, cookie: Cookie, error: ErrorCode, words: &str) {
     let words = words.get(..words.len().min(super::MAX_STRING)).unwrap_or_default();
     let length = 6 + words.len();

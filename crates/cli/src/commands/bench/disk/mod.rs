@@ -54,7 +54,7 @@ pub(super) struct DiskBenchArgs {
 struct TimingReport<'a> {
     device: String,
     model: &'a str,
-    /// Who used it meanwhile.
+    /// Programs that used the disk meanwhile.
     in_use: &'a [String],
     #[serde(flatten)]
     timings: &'a DiskTimings,
@@ -74,10 +74,11 @@ impl DiskBenchArgs {
             if !self.in_use {
                 bail!("{why}: unmount it first, or add --in-use to measure it all the same");
             }
-            tell!("umbrella: {why}");
+            report!("umbrella: {why}");
         }
         let plan = Plan { time: Nanos(u64::try_from(self.time.as_nanos()).unwrap_or(u64::MAX)), seed: seed() };
-        let timings = measure(&mut device, &plan, &mut |step| tell!("{}", told(step))).with_context(named)?;
+        let timings =
+            measure(&mut device, &plan, &mut |step| report!("{}", describe_step(step))).with_context(named)?;
         let model = device.model();
         if self.json {
             let report = TimingReport { device: named(), model, in_use: &in_use, timings: &timings };
@@ -93,7 +94,7 @@ impl DiskBenchArgs {
             .profile(model)
             .context("the timings do not fit a rotating disk; try again while nothing else uses the disk")?;
         write_whole(output, &profile.to_toml())?;
-        tell!("{} describes it for `umbrella lab run --disk`", visible_path(output));
+        report!("{} describes it for `umbrella lab run --disk`", visible_path(output));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -103,7 +104,7 @@ fn seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_nanos() as u64)
 }
 
-fn told(step: Measurement) -> &'static str {
+fn describe_step(step: Measurement) -> &'static str {
     match step {
         Measurement::Rotation => "looking for rotation ...",
         Measurement::Zones => "it turns; looking for zones ...",

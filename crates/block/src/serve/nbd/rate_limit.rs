@@ -1,5 +1,5 @@
-//! Lines of the log that clients could have written as often as they like: the first, then one in ten seconds that
-//! counts the others.
+//! A rate limit for log lines that clients can cause as often as they like. The first line is written, then one in ten
+//! seconds, with the count of the suppressed ones.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 const EVERY: Duration = Duration::from_secs(10);
 
-/// One kind of line.
+/// The limit for one kind of line.
 #[derive(Debug, Default)]
 pub(super) struct RateLimit(Mutex<Last>);
 
@@ -18,14 +18,14 @@ struct Last {
 }
 
 impl RateLimit {
-    /// Whether to write it now, and how many were not written since the last.
-    pub(super) fn tell(&self) -> Option<u64> {
-        self.0.lock().tell(Instant::now())
+    /// Whether to write a line now: the count of lines suppressed since the last one, or `None` to suppress this one.
+    pub(super) fn admit_report(&self) -> Option<u64> {
+        self.0.lock().admit_report(Instant::now())
     }
 }
 
 impl Last {
-    fn tell(&mut self, now: Instant) -> Option<u64> {
+    fn admit_report(&mut self, now: Instant) -> Option<u64> {
         if self.told.is_some_and(|told| now.saturating_duration_since(told) < EVERY) {
             self.untold += 1;
             return None;
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn the_first_is_told_and_then_one_in_ten_seconds_with_the_number_of_the_others() {
         let (begin, mut last) = (Instant::now(), Last::default());
-        let told: Vec<_> = (0..25).map(|second| last.tell(begin + Duration::from_secs(second))).collect();
+        let told: Vec<_> = (0..25).map(|second| last.admit_report(begin + Duration::from_secs(second))).collect();
         let wanted: Vec<_> =
             (0..25).map(|second| (second % 10 == 0).then_some(if second == 0 { 0 } else { 9 })).collect();
         assert_eq!(told, wanted);
