@@ -230,13 +230,13 @@ impl Run {
             return Ok(());
         }
         let place = self.answer.iter().zip(recorded).take_while(|(chosen, recorded)| chosen == recorded).count();
-        let told = |pages: &[DirtyPage]| pages.get(place).map(|page| (page.page, page.block));
+        let page_at = |pages: &[DirtyPage]| pages.get(place).map(|page| (page.page, page.block));
         Err(EventsError::Differs {
             number: so_far.recorded.selections,
             at: now,
             place: place + 1,
-            recorded: format_page(recorded),
-            chosen: format_page(&self.answer),
+            recorded: page_at(recorded),
+            chosen: page_at(&self.answer),
         })
     }
 }
