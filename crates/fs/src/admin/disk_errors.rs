@@ -19,6 +19,7 @@ use crate::disk::file_system;
 use crate::disk::file_system::FsErrors;
 use crate::disk::kernel_log::{DiskError, KernelLog};
 use crate::error::Error;
+use crate::ground::advice::advised;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::metrics::Metric;
 use crate::warning::{Warning, WarningSubject};

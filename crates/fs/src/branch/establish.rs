@@ -24,6 +24,7 @@ use super::closer::Closer;
 use super::errors::speaks_of_disk;
 use super::identity::{self, HiddenError, Marker, MarkerError};
 use super::mounts::{FsKind, fs_kind, mount_of};
+use super::not_mounted::{NotMounted, not_mounted};
 use super::private_mount::clone_mount;
 use super::prober::run_within;
 use super::state::{Remembered, StateDir};

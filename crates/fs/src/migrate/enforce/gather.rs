@@ -137,7 +137,7 @@ impl<'a> EnforceWalker<'a> {
             branch.invalidate_space();
         }
         let MisplacedFile { file, dir, name, .. } = found;
-        let Some((copy, meta)) = self.shown(&dir, &name) else { return };
+        let Some((copy, meta)) = self.visible_entry(&dir, &name) else { return };
         let path = path_of(&dir, &name);
         let met = VisitedFile { names: std::slice::from_ref(&path), path: &path, branch: &copy.branch, meta: &meta };
         if let Some(Target { branch: target, event, warmth: None }) = self.target_of(&met) {
