@@ -72,7 +72,9 @@ fn a_directory_that_fstab_has_a_file_system_for_is_no_branch_at_the_first_mount_
     let fstab = temp_dir("fstab");
     let file = fstab.path().join("fstab");
     let [a, b] = ["a", "b"].map(|name| house.join(name));
-    [&a, &b].map(|path| fs::create_dir(path).unwrap());
+    for path in [&a, &b] {
+        fs::create_dir(path).unwrap();
+    }
     fs::write(&file, format!("UUID=1234 {} ext4 defaults,noauto 0 0\n", b.display())).unwrap();
     let builder = || Pool::builder().branch("a", &a).fstab(&file);
     let mut pool = builder().branch_with("b", &b, "optional = true").mount();

@@ -9,12 +9,12 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{SigHandler, Signal};
 use rustix::mount::UnmountFlags;
 
+use crate::disks;
 use crate::support::disk::{Disk, is_mount_point, unmount};
 use crate::support::looped::Looped;
 use crate::support::pool::{Pool, UMBRELLA, text};
 use crate::support::process::{Process, is_alive, signal};
 use crate::support::{MIB, PATIENCE, errno, eventually, poll, run};
-use crate::{disks, pool};
 
 /// As umount(8): a process that another test starts holds a copy of our files until it runs its program.
 fn umount(mount: &Path) {

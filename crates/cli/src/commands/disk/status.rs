@@ -89,10 +89,9 @@ impl DiskStatusArgs {
 
 /// All at once: one that does not answer holds up nobody.
 fn fetch_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> {
-    let ask = |name: &DiskName| fetch_status(&DiskClient::new(&place::control(name)).with_timeout(STATUS_TIMEOUT));
+    let fetch = |name: &DiskName| fetch_status(&DiskClient::new(&place::control(name)).with_timeout(STATUS_TIMEOUT));
     std::thread::scope(|scope| {
-        let asked: Vec<_> =
-            names.into_iter().map(|name| (name.clone(), scope.spawn(move || fetch_status(&name)))).collect();
+        let asked: Vec<_> = names.into_iter().map(|name| (name.clone(), scope.spawn(move || fetch(&name)))).collect();
         let answer = |asked: ScopedJoinHandle<_>| asked.join().unwrap_or_else(|_| Err(ClientError::Unexpected.into()));
         asked.into_iter().map(|(name, asked)| (name, answer(asked))).collect()
     })

@@ -25,7 +25,7 @@ fn week_traces(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         bail!("{FOLDER} is {shown}, which is not a directory");
     }
-    let weeks = nvcache::week_traces(folder);
+    let weeks = nvcache::weeks_of(folder);
     if weeks.is_empty() {
         bail!("{FOLDER} is {shown}, which contains none of the week-long traces (unset it to run without them)");
     }
