@@ -4,7 +4,7 @@
 //! Steps of a batch:
 //!
 //! 1. Steps 1 and 2 of a move of its own ([`crate::migrate::transfer`]), for each file.
-//! 2. The directories of names that renames have just given are synced, each once ([`LateNames`]). Then one intent, and
+//! 2. The directories of names that renames have just given are synced, each once (`node::dir_changes`). Then one intent, and
 //!    one sync for it and all copies.
 //! 3. Steps 3 and 4 of a move of its own, for each file, under its own locks and without a sync.
 //! 4. The syncs of the directories, without locks.
@@ -28,7 +28,7 @@ use crate::branch::{Branch, ErrorSource, Online};
 use crate::migrate::Migrations;
 use crate::migrate::moving::{BatchedMove, MoveControl, MoveReason, MovedLink, NotMoved, ReservedSpace};
 use crate::migrate::transfer::{MadeDirs, Migration, NodeNames, drop_copy, end_move, note_synced};
-use crate::node::{LateNames, Node, path_of};
+use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{
     Batch, BatchFile, BranchUuid, CopiesSync, Durability, DurableCopy, MOST_FILES, MOST_PATH_BYTES, Parked, Recorded,
@@ -232,12 +232,11 @@ impl Migrations {
         members: &[Member<'_>],
         sync: Option<&CopiesSync>,
     ) -> Result<Recorded<'a>, NotMoved> {
-        let mut late = LateNames::default();
-        {
+        let given = {
             let _names = self.tree.rename_lock.read();
-            members.iter().try_for_each(|member| self.add_late_names(&mut late, &member.migration, &member.link))?;
-        }
-        late.sync()?;
+            self.given_names(members.iter().map(|member| (&member.migration, &member.link)))?
+        };
+        given.sync()?;
         Ok(batch.record(members.iter().map(Member::in_intent).collect(), sync)?)
     }
 
