@@ -132,11 +132,7 @@ impl Recovering<'_> {
                 Ok(BatchRemainder::Nothing)
             }
             (_, Some(_)) => {
-                self.warn(format!(
-                    "{}: another file took the name while it moved; its contents are kept in {HIDDEN_DIR}/{TEMP_DIR} as {}",
-                    show(&file.path),
-                    temp.place().name.display()
-                ));
+                self.warn_kept(&file.path, &temp);
                 Ok(BatchRemainder::All)
             }
         }

@@ -145,6 +145,15 @@ impl<'a> Recovering<'a> {
         self.report.warnings.push(message);
     }
 
+    /// The name of a file that moved is another's, and its copy has none.
+    fn warn_kept(&mut self, path: &[u8], copy: &ResolvedName) {
+        self.warn(format!(
+            "{}: another file took the name while it moved; its contents are kept in {HIDDEN_DIR}/{TEMP_DIR} as {}",
+            show(path),
+            copy.place().name.display()
+        ));
+    }
+
     /// Before every change.
     fn act(&self) -> Result<(), Unsettled> {
         match self.stop.map_or(ControlFlow::Continue(()), |stop| stop()) {

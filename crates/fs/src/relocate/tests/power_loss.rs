@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::crash::{GO, STOP, cut_short, make_file, supersede_on, two_files};
+use super::crash::{GO, STOP, cut_short, make_file, stopped_after, supersede_on, two_files};
 use super::*;
 
 /// `file` after a move that is over; then a power loss brings its intent back, and `change` says what else is there.
@@ -95,4 +95,31 @@ fn a_replaced_file_that_a_power_loss_cut_off_goes() {
     fs::write(path, intent.encode().unwrap()).unwrap();
     assert_eq!(pool.recover(), Recovery { finished: 1, ..Recovery::default() });
     assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"new");
+}
+
+#[test]
+fn the_only_copy_of_a_file_is_kept_where_another_one_has_its_name() {
+    for other_name in [None, Some("other")] {
+        let pool = Pool::new();
+        fs::write(pool.a.join("file"), "moved").unwrap();
+        let names: Vec<_> = std::iter::once("file").chain(other_name).collect();
+        names.iter().skip(1).for_each(|name| fs::hard_link(pool.a.join("file"), pool.a.join(name)).unwrap());
+        stopped_after(&pool, &names, Step::IntentWritten);
+        // The disks have lost what they had promised.
+        names.iter().for_each(|name| fs::remove_file(pool.a.join(name)).unwrap());
+        fs::write(pool.b.join("file"), "another").unwrap();
+        let report = pool.recover();
+        assert_eq!(fs::read(pool.b.join("file")).unwrap(), b"another");
+        if let Some(other_name) = other_name {
+            assert_eq!(fs::read(pool.b.join(other_name)).unwrap(), b"moved");
+            assert!(pool.hidden_files().is_empty(), "{report:?}");
+            continue;
+        }
+        assert_eq!((report.pending, report.warnings.len()), (1, 1), "{report:?}");
+        assert_eq!(fs::read(pool.temp()).unwrap(), b"moved");
+        // It waits for a person, who deletes it or gives it a name.
+        fs::rename(pool.temp(), pool.b.join("found")).unwrap();
+        assert_eq!(pool.recover(), Recovery { finished: 1, ..Recovery::default() });
+        assert!(pool.hidden_files().is_empty());
+    }
 }
