@@ -15,7 +15,7 @@ use crate::relocate::fingerprint::FileSnapshot;
 use crate::relocate::intent::BatchFile;
 use crate::relocate::recover::compare::is_same_file;
 use crate::relocate::recover::moves::present;
-use crate::relocate::recover::{IntentOutcome, Recovering, Unsettled, show, unlink};
+use crate::relocate::recover::{IntentOutcome, Recovering, TAKEN, Unsettled, unlink};
 use crate::relocate::{Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs};
 
 /// What recovery found of one file, besides its name.
@@ -121,7 +121,7 @@ impl Recovering<'_> {
             }
             // The name is free on the old branch only.
             (Some(_), None) => {
-                self.warn(format!("{}: another file took the name while it moved; both stay", show(&file.path)));
+                self.note_both(&file.path, TAKEN);
                 let source = self.find_or_make(from, &file.path)?;
                 self.act()?;
                 place_new(parked.place(), source.place())?;

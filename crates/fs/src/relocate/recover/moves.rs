@@ -10,7 +10,7 @@ use crate::relocate::commit::{ParentTimes, link_new, place_new};
 use crate::relocate::copy::reopen;
 use crate::relocate::fingerprint::FileSnapshot;
 use crate::relocate::recover::compare::{is_like, is_not_newer, is_surely_same_file};
-use crate::relocate::recover::{IntentOutcome, Recovering, Unsettled, show, unlink};
+use crate::relocate::recover::{IntentOutcome, Recovering, TAKEN, Unsettled, unlink};
 use crate::relocate::{EntryAt, Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs, beneath};
 
 /// One name on both branches.
@@ -79,7 +79,7 @@ impl Recovering<'_> {
             } else {
                 "another file has the name since it moved"
             };
-            self.warn(format!("{}: {what}; both files stay", show(pair.path)));
+            self.note_both(pair.path, what);
         }
         IntentOutcome::Undone
     }
@@ -137,7 +137,7 @@ impl Recovering<'_> {
         for (pair, claim) in pairs.iter().zip(claims) {
             let Some((target, _)) = &pair.target else { continue };
             if *claim == TargetMatch::None {
-                self.warn(format!("{}: another file took the name while it moved; both stay", show(pair.path)));
+                self.note_both(pair.path, TAKEN);
                 continue;
             }
             let times = ParentTimes::of([target.dir.as_fd()]);
@@ -170,7 +170,7 @@ impl Recovering<'_> {
                     obsolete.push(source);
                 }
                 Some(_) => {
-                    self.warn(format!("{}: another file took the name while it moved; both stay", show(pair.path)));
+                    self.note_both(pair.path, TAKEN);
                 }
                 None => {
                     let target = self.find_or_make(to, pair.path)?;

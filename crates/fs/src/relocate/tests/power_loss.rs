@@ -123,3 +123,20 @@ fn the_only_copy_of_a_file_is_kept_where_another_one_has_its_name() {
         assert!(pool.hidden_files().is_empty());
     }
 }
+
+#[test]
+fn nobody_is_warned_of_a_file_that_moved_there_and_back_and_is_there_once() {
+    let pool = moved_with_its_intent(|pool| {
+        fs::write(pool.b.join("file"), "changed").unwrap();
+        let temp = pool.a.join(".umbrella/tmp/back");
+        let copied = copy_path(&pool.b.join("file"), &temp, &ALL).unwrap();
+        fs::rename(temp, pool.a.join("file")).unwrap();
+        let (names, temp) = (vec![b"file".to_vec()], b"back".to_vec());
+        let intent = Intent::Move { from: B, to: A, names, temp, source: copied.source, target: copied.target };
+        fs::write(pool.a.join(".umbrella/intents/later"), intent.encode().unwrap()).unwrap();
+    });
+    assert_eq!(pool.recover(), Recovery { finished: 1, undone: 1, ..Recovery::default() });
+    assert_eq!(fs::read(pool.only("file")).unwrap(), b"changed");
+    assert_eq!(pool.only("file"), pool.a.join("file"));
+    assert!(pool.hidden_files().is_empty());
+}
