@@ -300,8 +300,8 @@ impl Io {
         {
             let state = file.state.read();
             let elsewhere =
-                |name: &UnsyncedName| name.change == NameChange::Gone && name.branch != state.backing.branch;
-            state.names.iter().for_each(|(parent, _)| removals.add(parent, elsewhere));
+                |name: &UnsyncedName| name.change != NameChange::Given && name.branch != state.backing.branch;
+            state.names.iter().for_each(|(parent, _)| removals.add_path(parent, elsewhere));
         }
         if removals.is_empty() {
             return Ok(());

@@ -28,12 +28,13 @@ use crate::branch::{Branch, ErrorSource, Online};
 use crate::migrate::Migrations;
 use crate::migrate::moving::{BatchedMove, MoveControl, MoveReason, MovedLink, NotMoved, ReservedSpace};
 use crate::migrate::transfer::{MadeDirs, Migration, NodeNames, drop_copy, end_move, note_synced};
-use crate::node::{Node, path_of};
+use crate::node::{NameChange, Node, path_of};
 use crate::relocate;
 use crate::relocate::{
     Batch, BatchFile, BranchUuid, CopiesSync, Durability, DurableCopy, MOST_FILES, MOST_PATH_BYTES, Parked, Recorded,
     RelocateError, Removal,
 };
+use crate::tree::unsynced_names::NamesToSync;
 use crate::warning::{Warning, WarningSubject};
 
 /// Bytes of a batch at most.
@@ -258,6 +259,8 @@ impl Migrations {
         };
         let Some(to) = members.first().map(|member| Arc::clone(&member.migration.target)) else { return };
         note_synced(&unsynced, to.id);
+        // In a directory that is renamed meanwhile, a power loss could leave files twice.
+        let _moving = self.tree.slow_commits.read();
         // Whether each still belongs there is judged by what the copies left.
         to.invalidate_space();
         let mut taken = ReservedSpace { bytes, files: members.len() as u64 + INTENT };
@@ -291,7 +294,17 @@ impl Migrations {
             }
         }
         let parked: Vec<_> = moved.iter().map(Member::parked).collect();
+        let mut names = NamesToSync::default();
+        for Member { migration, link, .. } in &moved {
+            names.add(&link.parent, |name| name.change == NameChange::Moved && name.branch == migration.backing.branch);
+        }
         let finished = batch.finish(recorded, &parked);
+        if matches!(finished, Ok(Removal::Done)) {
+            names.synced();
+            for file in moved.iter().filter_map(|member| member.migration.node.file()) {
+                file.state.write().has_unsynced_names = false;
+            }
+        }
         // Only now what was set aside has gone. What copies take, they took before their turn.
         if let Some(first) = moved.first() {
             first.link.from.branch.invalidate_space();

@@ -393,7 +393,10 @@ impl Migrations {
             let from = migration.backing.branch;
             // What memory loses with the power has no old name after it.
             if !self.branches.is_staging(from) {
-                given.add(&link.parent, |name| name.change == NameChange::Given && name.branch == from);
+                given.add_path(&link.parent, |name| name.change == NameChange::Given && name.branch == from);
+                if migration.node.file().is_some_and(|file| file.state.read().has_unsynced_names) {
+                    given.add(&link.parent, |name| name.change == NameChange::Moved);
+                }
             }
         }
         self.tree.copies_to_sync(given)
@@ -416,7 +419,8 @@ impl Migrations {
         parents.sort_by_key(|parent| parent.id);
         parents.dedup_by_key(|parent| parent.id);
         let slow = first.from.online.guarded || target.online().is_some_and(|online| online.guarded);
-        let _slow = slow.then(|| self.tree.slow_commits.read());
+        // A batch holds it until its end.
+        let _slow = (slow && in_batch.is_none()).then(|| self.tree.slow_commits.read());
         let _names = self.tree.rename_lock.read();
         let paths: Vec<_> = links.iter().map(|link| path_of(&link.parent, &link.name)).collect();
         self.given_names(links.iter().map(|link| (migration, link)))?.sync()?;
@@ -502,7 +506,7 @@ impl Migrations {
             self.mark_evicted(keys.1, first);
         }
         state.backing = new;
-        state.has_unsynced_names = cause.durability() == Durability::Begun;
+        state.has_unsynced_names = in_batch.is_some() || cause.durability() == Durability::Begun;
         state.copying = None;
         for (handle, file) in handles.iter().zip(reopened) {
             handle.file.store(Arc::new(file));

@@ -389,6 +389,9 @@ impl Names {
         {
             return Ok(false);
         }
+        if state.has_unsynced_names || other_state.as_ref().is_some_and(|state| state.has_unsynced_names) {
+            self.tree.sync_moved([&from.parent, &to.parent])?;
+        }
         state.disturb();
         if let Some(state) = other_state.as_mut() {
             state.disturb();

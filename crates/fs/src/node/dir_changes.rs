@@ -19,10 +19,14 @@
 //! - A name that a rename has **given** would be the old one again. A file that moves under it would be there twice. So
 //!   it is durable before the file moves, in the file's directories and those above.
 //!
-//! 1. A removal or a rename notes the branch, when, and a number. There is one note for each branch and kind. A rename
+//! - A name that has **moved** to another branch in a batch may come back too, until the batch ends. Its file would be
+//!   there twice after a rename or another move. So that it went is durable before these.
+//!
+//! 1. A removal, a rename or a batch notes the branch, when, and a number. There is one note for each branch and kind. A rename
 //!    over several branches is durable when it returns, and notes nothing.
-//! 2. An fsync of a file, a move, or an fsync of the directory reads the notes that it needs
-//!    ([`DirChanges::unsynced_names`]), and syncs these copies.
+//! 2. An fsync of a file or of the directory, a move, and a rename of a file read the notes that they need
+//!    ([`DirChanges::unsynced_names`]), and sync these copies. The end of a batch does the same. A rename of a directory
+//!    waits for that end.
 //! 3. Then a note goes if no newer one has taken its place ([`DirChanges::names_synced`]). Until then all others find
 //!    it, and wait too. After two minutes it does not count either.
 
@@ -54,6 +58,8 @@ pub(crate) enum NameChange {
     Gone,
     /// A rename gave it to its file.
     Given,
+    /// It went to another branch in a batch that has not ended.
+    Moved,
 }
 
 /// A change of names in a copy that is perhaps not durable; the last of its kind.

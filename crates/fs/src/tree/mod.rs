@@ -50,8 +50,8 @@ pub(crate) struct Tree {
     pub(crate) root: Arc<Node>,
     pub(crate) inodes: Arc<InodeMap>,
     pub(crate) dir_fds: dirs::DirFds,
-    /// Shared by commits of moves on branches that may be slow. Exclusive while a directory changes its place: that
-    /// waits for the commits before it keeps others from resolving names.
+    /// Shared by batches of moves, and by commits on branches that may be slow. Exclusive while a directory changes its
+    /// place: that waits for the commits before it keeps others from resolving names.
     pub(crate) slow_commits: RankedRwLock<rank::TreeSlowCommits, ()>,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RankedRwLock<rank::TreeNames, ()>,

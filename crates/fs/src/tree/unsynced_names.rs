@@ -18,15 +18,29 @@ pub(crate) struct CopiesToSync(SmallVec<[(Arc<Node>, UnsyncedName, DirAt); 2]>);
 
 impl NamesToSync {
     /// Adds those of a directory and of all above it.
-    pub(crate) fn add(&mut self, dir: &Arc<Node>, wanted: impl Fn(&UnsyncedName) -> bool) {
+    pub(crate) fn add_path(&mut self, dir: &Arc<Node>, wanted: impl Fn(&UnsyncedName) -> bool) {
         let mut next = Some(Arc::clone(dir));
         while let Some(at) = next {
-            for name in at.dir().map(|dir| dir.changes.unsynced_names(&wanted)).unwrap_or_default() {
-                if !self.0.iter().any(|(dir, known)| dir.id == at.id && *known == name) {
-                    self.0.push((Arc::clone(&at), name));
-                }
-            }
+            self.add(&at, &wanted);
             next = at.place().map(|(above, _)| above);
+        }
+    }
+
+    /// Adds those of a directory.
+    pub(crate) fn add(&mut self, at: &Arc<Node>, wanted: impl Fn(&UnsyncedName) -> bool) {
+        for name in at.dir().map(|dir| dir.changes.unsynced_names(wanted)).unwrap_or_default() {
+            if !self.0.iter().any(|(dir, known)| dir.id == at.id && *known == name) {
+                self.0.push((Arc::clone(at), name));
+            }
+        }
+    }
+
+    /// These are durable.
+    pub(crate) fn synced(self) {
+        for (dir, name) in self.0 {
+            if let Some(dir) = dir.dir() {
+                dir.changes.names_synced(&[name]);
+            }
         }
     }
 
@@ -36,6 +50,14 @@ impl NamesToSync {
 }
 
 impl Tree {
+    /// Files that have just moved out of these directories in batches are gone there for good. The caller holds the
+    /// lock on names.
+    pub(crate) fn sync_moved(&self, dirs: [&Arc<Node>; 2]) -> OpResult<()> {
+        let mut moved = NamesToSync::default();
+        dirs.iter().for_each(|dir| moved.add(dir, |name| name.change == NameChange::Moved));
+        self.copies_to_sync(moved)?.sync()
+    }
+
     /// The copies of these directories. The caller holds the lock on names.
     pub(crate) fn copies_to_sync(&self, names: NamesToSync) -> OpResult<CopiesToSync> {
         let mut copies = SmallVec::new();
