@@ -293,6 +293,17 @@ impl Io {
         removals
     }
 
+    /// Makes durable what an fsync of a file would, except its contents.
+    pub(crate) fn sync_names(&self, handle: HandleId) -> OpResult<()> {
+        let handle = self.handle(handle)?;
+        let file = self.file_of(&handle)?;
+        if file.state.read().has_unsynced_names {
+            self.staging.sync_names(&handle.node)?;
+            file.state.write().has_unsynced_names = false;
+        }
+        self.sync_removals(file)
+    }
+
     /// Makes durable that names went from a file's directories, and those above, on other branches than the file's (see
     /// `node::dir_changes`).
     fn sync_removals(&self, file: &File) -> OpResult<()> {
