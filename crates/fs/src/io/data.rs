@@ -288,7 +288,7 @@ impl Io {
         }
         if with_names {
             self.staging.sync_names(&handle.node)?;
-            file_node.state.write().has_unsynced_names = false;
+            file_node.state.write().has_unsynced_names = removals.is_err();
         }
         removals
     }
@@ -297,11 +297,12 @@ impl Io {
     pub(crate) fn sync_names(&self, handle: HandleId) -> OpResult<()> {
         let handle = self.handle(handle)?;
         let file = self.file_of(&handle)?;
+        self.sync_removals(file)?;
         if file.state.read().has_unsynced_names {
             self.staging.sync_names(&handle.node)?;
             file.state.write().has_unsynced_names = false;
         }
-        self.sync_removals(file)
+        Ok(())
     }
 
     /// Makes durable that names went from a file's directories, and those above, on other branches than the file's (see

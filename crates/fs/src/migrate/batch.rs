@@ -4,8 +4,8 @@
 //! Steps of a batch:
 //!
 //! 1. Steps 1 and 2 of a move of its own ([`crate::migrate::transfer`]), for each file.
-//! 2. The directories of names that renames have just given are synced, each once (`node::dir_changes`). Then one intent, and
-//!    one sync for it and all copies.
+//! 2. The directories of names that renames have just given are synced, each once (`node::dir_changes`). Then one
+//!    intent, and one sync for it and all copies.
 //! 3. Steps 3 and 4 of a move of its own, for each file, under its own locks and without a sync.
 //! 4. The syncs of the directories, without locks.
 //!

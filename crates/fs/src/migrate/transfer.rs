@@ -7,9 +7,9 @@
 //!    Leave a flag that a writer sets.
 //! 2. Without locks: copy to a hidden name on the target, fsync; then make the directories there. A branch that hangs
 //!    mostly does so at the copy, while no one waits for a lock.
-//! 3. Names on its path that renames have just given are made durable (`node::dir_changes`). Then, under the locks of the
-//!    file and its directories: check that the flag is not set, the source is what was copied, and no write to it has
-//!    failed. Check that the rules still send it there, as it may have changed before step 1. Open the copy once for
+//! 3. Names on its path that renames have just given are made durable (`node::dir_changes`). Then, under the locks of
+//!    the file and its directories: check that the flag is not set, the source is what was copied, and no write to it
+//!    has failed. Check that the rules still send it there, as it may have changed before step 1. Open the copy once for
 //!    each reader. Record the intent, rename into place, unlink the source, sync both directories.
 //! 4. The node now stands for the new inode; readers are handed over.
 //!

@@ -18,12 +18,11 @@
 //!   durable before an fsync of a file on another branch is, in the file's directories and those above.
 //! - A name that a rename has **given** would be the old one again. A file that moves under it would be there twice. So
 //!   it is durable before the file moves, in the file's directories and those above.
-//!
 //! - A name that has **moved** to another branch in a batch may come back too, until the batch ends. Its file would be
 //!   there twice after a rename or another move. So that it went is durable before these.
 //!
-//! 1. A removal, a rename or a batch notes the branch, when, and a number. There is one note for each branch and kind. A rename
-//!    over several branches is durable when it returns, and notes nothing.
+//! 1. A removal, a rename or a batch notes the branch, when, and a number. There is one note for each branch and kind.
+//!    A rename over several branches is durable when it returns, and notes nothing.
 //! 2. An fsync of a file or of the directory, a move, and a rename of a file read the notes that they need
 //!    ([`DirChanges::unsynced_names`]), and sync these copies. The end of a batch does the same. A rename of a directory
 //!    waits for that end.
