@@ -261,7 +261,9 @@ impl Pool {
 
     /// Opens a file.
     pub fn open(&self, id: NodeId, request: OpenRequest) -> OpResult<Opened> {
-        self.io.open(id, request)
+        let opened = self.io.open(id, request)?;
+        self.io.sync_for_passthrough(&opened, request)?;
+        Ok(opened)
     }
 
     /// Closes a handle. The last writer gone, the file's place is judged.
@@ -399,7 +401,9 @@ impl Pool {
         caller: Caller,
         request: OpenRequest,
     ) -> OpResult<(Attr, Opened)> {
-        self.names.create(parent, name, perm, caller, request)
+        let (attr, opened) = self.names.create(parent, name, perm, caller, request)?;
+        self.io.sync_for_passthrough(&opened, request).inspect_err(|_| self.forget(attr.node, 1))?;
+        Ok((attr, opened))
     }
 
     /// Creates and opens a file without a name (`O_TMPFILE`).

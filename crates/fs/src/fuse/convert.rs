@@ -47,6 +47,8 @@ pub(super) fn open_request(flags: i32, drop_set_id: bool) -> OpenRequest {
         append: flags & libc::O_APPEND != 0,
         truncate: flags & libc::O_TRUNC != 0,
         exclusive: flags & libc::O_EXCL != 0,
+        // O_SYNC has this bit, and one more.
+        durable: flags & libc::O_DSYNC != 0,
         drop_set_id,
     }
 }

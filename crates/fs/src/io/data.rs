@@ -13,7 +13,8 @@ use crate::ground::at::FileAt;
 use crate::io::Io;
 use crate::io::releases::Patience;
 use crate::metrics::Metric;
-use crate::node::{DataPath, File, Handle, HandleId, Node, NodeId, SyncStart, UnsyncedRemoval};
+use crate::node::{DataPath, File, Handle, HandleId, NameChange, Node, NodeId, UnsyncedName};
+use crate::tree::unsynced_names::NamesToSync;
 
 /// Room in the tree: all branches together, file systems that hold several counted once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -278,7 +279,7 @@ impl Io {
         // Also when it left by itself: a sync of its data alone leaves out that its copy was renamed to its name.
         let file_node = self.file_of(&handle)?;
         let with_names = left || file_node.state.read().has_unsynced_names;
-        let removals = self.sync_removals(&handle.node);
+        let removals = self.sync_removals(file_node);
         {
             let _io = self.file_of(&handle)?.io.read();
             let file = handle.current();
@@ -287,55 +288,42 @@ impl Io {
         }
         if with_names {
             self.staging.sync_names(&handle.node)?;
-            file_node.state.write().has_unsynced_names = false;
+            file_node.state.write().has_unsynced_names = removals.is_err();
         }
         removals
     }
 
-    /// Makes durable that names went from a file's directories, and those above, on other branches than the file's (see
-    /// `node::dir_changes`). Branches that are away are left out: what they bring back is compared when they return.
-    fn sync_removals(&self, node: &Node) -> OpResult<()> {
-        let Some(file) = node.file() else { return Ok(()) };
-        let mut due = SmallVec::<[(Arc<Node>, UnsyncedRemoval); 2]>::new();
-        let (branch, parents) = {
-            let state = file.state.read();
-            let parents = state.names.iter().map(|(parent, _)| Arc::clone(parent));
-            (state.backing.branch, parents.collect::<SmallVec<[_; 1]>>())
-        };
-        for parent in parents {
-            let mut next = Some(parent);
-            while let Some(at) = next {
-                let removals = at.dir().map(|dir| dir.changes.removals(Some(branch))).unwrap_or_default();
-                due.extend(removals.into_iter().map(|removal| (Arc::clone(&at), removal)));
-                next = at.place().map(|(above, _)| above);
-            }
+    /// Makes durable what an fsync of a file would, except its contents.
+    pub(crate) fn sync_names(&self, handle: HandleId) -> OpResult<()> {
+        let handle = self.handle(handle)?;
+        let file = self.file_of(&handle)?;
+        self.sync_removals(file)?;
+        if file.state.read().has_unsynced_names {
+            self.staging.sync_names(&handle.node)?;
+            file.state.write().has_unsynced_names = false;
         }
-        if due.is_empty() {
+        Ok(())
+    }
+
+    /// Makes durable that names went from a file's directories, and those above, on other branches than the file's (see
+    /// `node::dir_changes`).
+    fn sync_removals(&self, file: &File) -> OpResult<()> {
+        let mut removals = NamesToSync::default();
+        {
+            let state = file.state.read();
+            let elsewhere =
+                |name: &UnsyncedName| name.change != NameChange::Given && name.branch != state.backing.branch;
+            state.names.iter().for_each(|(parent, _)| removals.add_path(parent, elsewhere));
+        }
+        if removals.is_empty() {
             return Ok(());
         }
         // What lasts is not done under the lock.
-        let found = {
+        let copies = {
             let _names = self.tree.rename_lock.read();
-            let copy = |(at, removal): (Arc<Node>, UnsyncedRemoval)| {
-                let copy = self.tree.dir_at(&at, removal.branch);
-                (at, removal, copy)
-            };
-            due.into_iter().map(copy).collect::<SmallVec<[_; 2]>>()
+            self.tree.copies_to_sync(removals)?
         };
-        for (at, removal, copy) in found {
-            match copy {
-                Ok(copy) if copy.online.epoch == removal.epoch && !copy.branch.settings().read_only => {
-                    copy.fsync(false)?;
-                    if let Some(dir) = at.dir() {
-                        dir.changes.removals_synced(&[removal]);
-                    }
-                }
-                Err(error) if error.is_own_want() => return Err(error),
-                // The branch is away, or this copy has gone itself, which the directory above has a note of.
-                Ok(_) | Err(_) => {}
-            }
-        }
-        Ok(())
+        copies.sync()
     }
 
     /// What closing a file on this branch may still report.
@@ -349,20 +337,17 @@ impl Io {
     pub(crate) fn fsync_dir(&self, node: NodeId, data_only: bool) -> OpResult<()> {
         let node = self.tree.dir_node(node)?;
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let (removals, changes, began) = (dir.changes.removals(None), dir.changes.take(), SyncStart::now());
+        let (names, changes) = (dir.changes.unsynced_names(|_| true), dir.changes.take());
         if let Err(error) = self.sync_copies(&node, data_only) {
             dir.changes.restore(changes);
             return Err(error);
         }
-        // ext4 counts entries as data only where the directory grew.
-        if !data_only {
-            dir.changes.removals_synced(&removals);
-        }
         if dir.changes.may_have_lost(changes, &self.branches) {
             return Err(OpError::Sys(Errno::IO));
         }
+        // ext4 counts entries as data only where the directory grew.
         if !data_only {
-            node.note_names_synced(began);
+            dir.changes.names_synced(&names);
         }
         Ok(())
     }

@@ -42,6 +42,8 @@ pub struct OpenRequest {
     pub truncate: bool,
     /// The name must be new.
     pub exclusive: bool,
+    /// Each write is durable when it returns.
+    pub durable: bool,
     /// Set-user-id and set-group-id go with the old contents.
     pub drop_set_id: bool,
 }
@@ -85,6 +87,17 @@ impl Io {
             self.context.forget_attributes(id);
         }
         Ok(opened)
+    }
+
+    /// Writes in passthrough that are durable when they return do not come by here. So what an fsync would make durable
+    /// before them is so from the open on. Where that fails, the file is closed.
+    pub(crate) fn sync_for_passthrough(&self, opened: &Opened, request: OpenRequest) -> OpResult<()> {
+        if !(request.durable && request.write && opened.data == DataPath::Passthrough) {
+            return Ok(());
+        }
+        self.sync_names(opened.handle).inspect_err(|_| {
+            let _already_failing = self.release(opened.handle);
+        })
     }
 
     /// The caller holds the rename lock shared.

@@ -4,8 +4,8 @@
 //! Steps of a batch:
 //!
 //! 1. Steps 1 and 2 of a move of its own ([`crate::migrate::transfer`]), for each file.
-//! 2. The directories of names that renames have just given are synced, each once ([`LateNames`]). Then one intent, and
-//!    one sync for it and all copies.
+//! 2. The directories of names that renames have just given are synced, each once (`node::dir_changes`). Then one
+//!    intent, and one sync for it and all copies.
 //! 3. Steps 3 and 4 of a move of its own, for each file, under its own locks and without a sync.
 //! 4. The syncs of the directories, without locks.
 //!
@@ -28,12 +28,13 @@ use crate::branch::{Branch, ErrorSource, Online};
 use crate::migrate::Migrations;
 use crate::migrate::moving::{BatchedMove, MoveControl, MoveReason, MovedLink, NotMoved, ReservedSpace};
 use crate::migrate::transfer::{MadeDirs, Migration, NodeNames, drop_copy, end_move, note_synced};
-use crate::node::{LateNames, Node, path_of};
+use crate::node::{NameChange, Node, path_of};
 use crate::relocate;
 use crate::relocate::{
     Batch, BatchFile, BranchUuid, CopiesSync, Durability, DurableCopy, MOST_FILES, MOST_PATH_BYTES, Parked, Recorded,
     RelocateError, Removal,
 };
+use crate::tree::unsynced_names::NamesToSync;
 use crate::warning::{Warning, WarningSubject};
 
 /// Bytes of a batch at most.
@@ -232,12 +233,11 @@ impl Migrations {
         members: &[Member<'_>],
         sync: Option<&CopiesSync>,
     ) -> Result<Recorded<'a>, NotMoved> {
-        let mut late = LateNames::default();
-        {
+        let given = {
             let _names = self.tree.rename_lock.read();
-            members.iter().try_for_each(|member| self.add_late_names(&mut late, &member.migration, &member.link))?;
-        }
-        late.sync()?;
+            self.given_names(members.iter().map(|member| (&member.migration, &member.link)))?
+        };
+        given.sync()?;
         Ok(batch.record(members.iter().map(Member::in_intent).collect(), sync)?)
     }
 
@@ -259,6 +259,8 @@ impl Migrations {
         };
         let Some(to) = members.first().map(|member| Arc::clone(&member.migration.target)) else { return };
         note_synced(&unsynced, to.id);
+        // In a directory that is renamed meanwhile, a power loss could leave files twice.
+        let _moving = self.tree.slow_commits.read();
         // Whether each still belongs there is judged by what the copies left.
         to.invalidate_space();
         let mut taken = ReservedSpace { bytes, files: members.len() as u64 + INTENT };
@@ -292,7 +294,17 @@ impl Migrations {
             }
         }
         let parked: Vec<_> = moved.iter().map(Member::parked).collect();
+        let mut names = NamesToSync::default();
+        for Member { migration, link, .. } in &moved {
+            names.add(&link.parent, |name| name.change == NameChange::Moved && name.branch == migration.backing.branch);
+        }
         let finished = batch.finish(recorded, &parked);
+        if matches!(finished, Ok(Removal::Done)) {
+            names.synced();
+            for file in moved.iter().filter_map(|member| member.migration.node.file()) {
+                file.state.write().has_unsynced_names = false;
+            }
+        }
         // Only now what was set aside has gone. What copies take, they took before their turn.
         if let Some(first) = moved.first() {
             first.link.from.branch.invalidate_space();

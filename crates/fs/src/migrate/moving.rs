@@ -16,7 +16,7 @@ use crate::error::OpError;
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
 use crate::migrate::disk_turns::DiskTurn;
-use crate::node::Node;
+use crate::node::{NameChange, Node};
 use crate::relocate;
 use crate::relocate::{Batch, Durability, DurableCopy, EntryAt, MovedName, RelocateError, Removal, Throttle};
 use crate::tree::dirs::modified_at;
@@ -136,7 +136,9 @@ impl BatchedMove<'_> {
     ) -> Result<Removal, RelocateError> {
         let at = |dir| EntryAt { dir, name: &link.name };
         let name = MovedName { source: at(link.from.fd.as_fd()), target: at(link.to.fd.as_fd()), path: self.path };
-        self.batch.place_and_park(name, temp, copied).map(|()| Removal::Done)
+        self.batch.place_and_park(name, temp, copied)?;
+        link.parent.note_name(&link.from, NameChange::Moved);
+        Ok(Removal::Done)
     }
 }
 

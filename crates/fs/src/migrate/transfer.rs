@@ -7,9 +7,9 @@
 //!    Leave a flag that a writer sets.
 //! 2. Without locks: copy to a hidden name on the target, fsync; then make the directories there. A branch that hangs
 //!    mostly does so at the copy, while no one waits for a lock.
-//! 3. Names on its path that renames have just given are made durable ([`LateNames`]). Then, under the locks of the
-//!    file and its directories: check that the flag is not set, the source is what was copied, and no write to it has
-//!    failed. Check that the rules still send it there, as it may have changed before step 1. Open the copy once for
+//! 3. Names on its path that renames have just given are made durable (`node::dir_changes`). Then, under the locks of
+//!    the file and its directories: check that the flag is not set, the source is what was copied, and no write to it
+//!    has failed. Check that the rules still send it there, as it may have changed before step 1. Open the copy once for
 //!    each reader. Record the intent, rename into place, unlink the source, sync both directories.
 //! 4. The node now stands for the new inode; readers are handed over.
 //!
@@ -39,10 +39,11 @@ use crate::migrate::disk_turns::DiskTurn;
 use crate::migrate::moving::{
     BatchedMove, MoveControl, MoveReason, MoveSeqGuard, MovedLink, NotMoved, OTHER_NAMES, ReservedSpace, show,
 };
-use crate::node::{Backing, FileState, Handle, LateNames, Node, key_of, path_of};
+use crate::node::{Backing, FileState, Handle, NameChange, Node, key_of, path_of};
 use crate::relocate;
 use crate::relocate::{Durability, EntryAt, Limits, RelocateError, Removal};
 use crate::tree::lock_within;
+use crate::tree::unsynced_names::{CopiesToSync, NamesToSync};
 use crate::warning::WarningSubject;
 
 /// One move of one file.
@@ -381,20 +382,24 @@ impl Migrations {
             || active.rules.equals(&facts, &views, &resident, &around).contains(&target))
     }
 
-    /// Adds the names of a link, and of the directories above it, that must be durable on the old branch before the
-    /// file moves. The caller holds the lock on names.
-    pub(crate) fn add_late_names(
+    /// The names in the directories of files, and in those above, that must be durable on the old branch before the
+    /// files move. The caller holds the lock on names.
+    pub(crate) fn given_names<'m>(
         &self,
-        late: &mut LateNames,
-        migration: &Migration<'_>,
-        link: &MovedLink,
-    ) -> OpResult<()> {
-        let from = migration.backing.branch;
-        // What memory loses with the power has no old name after it.
-        if self.branches.is_staging(from) {
-            return Ok(());
+        moves: impl Iterator<Item = (&'m Migration<'m>, &'m MovedLink)>,
+    ) -> OpResult<CopiesToSync> {
+        let mut given = NamesToSync::default();
+        for (migration, link) in moves {
+            let from = migration.backing.branch;
+            // What memory loses with the power has no old name after it.
+            if !self.branches.is_staging(from) {
+                given.add_path(&link.parent, |name| name.change == NameChange::Given && name.branch == from);
+                if migration.node.file().is_some_and(|file| file.state.read().has_unsynced_names) {
+                    given.add(&link.parent, |name| name.change == NameChange::Moved);
+                }
+            }
         }
-        late.add(migration.node, &link.parent, |dir| self.tree.dir_at(dir, from))
+        self.tree.copies_to_sync(given)
     }
 
     /// Steps 3 and 4. `in_batch`: of a file of a batch.
@@ -414,12 +419,11 @@ impl Migrations {
         parents.sort_by_key(|parent| parent.id);
         parents.dedup_by_key(|parent| parent.id);
         let slow = first.from.online.guarded || target.online().is_some_and(|online| online.guarded);
-        let _slow = slow.then(|| self.tree.slow_commits.read());
+        // A batch holds it until its end.
+        let _slow = (slow && in_batch.is_none()).then(|| self.tree.slow_commits.read());
         let _names = self.tree.rename_lock.read();
         let paths: Vec<_> = links.iter().map(|link| path_of(&link.parent, &link.name)).collect();
-        let mut late = LateNames::default();
-        links.iter().try_for_each(|link| self.add_late_names(&mut late, migration, link))?;
-        late.sync()?;
+        self.given_names(links.iter().map(|link| (migration, link)))?.sync()?;
         let locked = parents.iter().filter_map(|parent| parent.dir()).map(|dir| lock_within(&dir.commit, patience));
         let _commits = locked.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
         let _moving = MoveSeqGuard::begin(&parents);
@@ -502,7 +506,7 @@ impl Migrations {
             self.mark_evicted(keys.1, first);
         }
         state.backing = new;
-        state.has_unsynced_names = cause.durability() == Durability::Begun;
+        state.has_unsynced_names = in_batch.is_some() || cause.durability() == Durability::Begun;
         state.copying = None;
         for (handle, file) in handles.iter().zip(reopened) {
             handle.file.store(Arc::new(file));

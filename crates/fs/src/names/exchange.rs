@@ -7,10 +7,10 @@ use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 
 use crate::error::{OpError, OpResult};
-use crate::names::rename::{note_changed, rename_known};
+use crate::names::rename::{note_changed, note_renamed, rename_known};
 use crate::names::several::{RenameSide, Site};
 use crate::names::{Names, several};
-use crate::node::{Body, Node, NodeId};
+use crate::node::{Body, NameChange, Node, NodeId};
 use crate::relocate::Presence;
 use crate::tree::lookup::MergedEntry;
 
@@ -30,8 +30,7 @@ impl Names {
         match sites.as_slice() {
             [site] if site.holds == Presence::Both => {
                 site.one.rename(one.name, &site.other, other.name, RenameFlags::EXCHANGE)?;
-                node.note_renamed();
-                other_node.note_renamed();
+                note_renamed((one, &site.one), (other, &site.other), NameChange::Given);
             }
             sites => several::exchange(one, other, sites)?,
         }

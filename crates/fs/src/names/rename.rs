@@ -21,7 +21,7 @@ use crate::ground::meta::{Meta, now};
 use crate::migrate::MoveSeqGuard;
 use crate::names::several::{OldName, RenameSide};
 use crate::names::{Names, several};
-use crate::node::{Backing, FileState, Node, NodeId, path_of};
+use crate::node::{Backing, FileState, NameChange, Node, NodeId, path_of};
 use crate::tree::is_reserved;
 use crate::tree::lookup::MergedEntry;
 use crate::tree::remove_dir::hold_special;
@@ -388,6 +388,9 @@ impl Names {
         {
             return Ok(false);
         }
+        if state.has_unsynced_names || other_state.as_ref().is_some_and(|state| state.has_unsynced_names) {
+            self.tree.sync_moved([&from.parent, &to.parent])?;
+        }
         state.abort_copy();
         if let Some(state) = other_state.as_mut() {
             state.abort_copy();
@@ -415,14 +418,9 @@ impl Names {
                 self.change_both(from, to, (dir, to_dir), || {
                     dir.rename(from.name, to_dir, to.name, flags_of(replace, to_dir) | from.flags())
                 })?;
-                node.note_renamed();
-                if let (Replace::Exchange, Some((other, _))) = (replace, target) {
-                    other.note_renamed();
-                }
+                let old_name = if replace == Replace::Exchange { NameChange::Given } else { NameChange::Gone };
+                note_renamed((from, dir), (to, to_dir), old_name);
             }
-        }
-        if replace != Replace::Exchange {
-            note_removal(&from.parent, dir);
         }
         rename_known(&mut state, from, to);
         state.needs_evaluation = true;
@@ -503,15 +501,11 @@ impl Names {
             note_changed(&from.parent, old);
             note_changed(&to.parent, new);
         }
-        // On several branches the rename itself syncs them.
-        if let [(old, _)] = places.as_slice() {
-            note_removal(&from.parent, old);
+        if let [(old, new)] = places.as_slice() {
+            note_renamed((from, old), (to, new), NameChange::Gone);
         }
         if let Some(dir) = node.dir() {
             dir.state.write().place = Some((Arc::clone(&to.parent), to.name.to_owned()));
-        }
-        if places.len() == 1 {
-            node.note_renamed();
         }
         self.migrate.revisit_below(node);
         Ok(())
@@ -536,11 +530,15 @@ pub(crate) fn note_changed(parent: &Node, copy: &DirAt) {
     }
 }
 
-/// A name has gone from a directory's copy, and nobody made that durable yet.
-fn note_removal(parent: &Node, copy: &DirAt) {
-    if let Some(dir) = parent.dir() {
-        dir.changes.note_removal(copy);
-    }
+/// One name was changed for another on one branch, and nobody made that durable yet. On several branches the change
+/// itself does.
+pub(crate) fn note_renamed(
+    (from, old): (&RenameSide<'_>, &DirAt),
+    (to, new): (&RenameSide<'_>, &DirAt),
+    old_name: NameChange,
+) {
+    from.parent.note_name(old, old_name);
+    to.parent.note_name(new, NameChange::Given);
 }
 
 fn rename_copies(

@@ -11,13 +11,23 @@
 //! A change that was two minutes old when its branch went away does not count: every file system has written it by
 //! then. Otherwise no fsync would succeed for as long as a disk is unplugged.
 //!
-//! A name that went from a copy has a second note. A power loss would bring it back, in the place of a newer file on
-//! another branch or beside it, where one file system keeps the order by itself. So an fsync of a file first syncs the
-//! copies on other branches that have such notes, of its directories and those above:
+//! Names have notes of their own. A power loss may take back what happened to a name on one branch, and not what
+//! followed on another. A file system keeps that order by itself; over several branches the pool does:
 //!
-//! 1. A removal or a rename notes the branch, its time online, when, and a number.
-//! 2. An fsync of a file or of the directory reads these notes, and syncs the copies.
-//! 3. A note goes if no newer one has taken its place meanwhile. Until then every other fsync finds it, and waits too.
+//! - A name that is **gone** would come back, in the place of a newer file on another branch or beside it. So it is
+//!   durable before an fsync of a file on another branch is, in the file's directories and those above.
+//! - A name that a rename has **given** would be the old one again. A file that moves under it would be there twice. So
+//!   it is durable before the file moves, in the file's directories and those above.
+//! - A name that has **moved** to another branch in a batch may come back too, until the batch ends. Its file would be
+//!   there twice after a rename or another move. So that it went is durable before these.
+//!
+//! 1. A removal, a rename or a batch notes the branch, when, and a number. There is one note for each branch and kind.
+//!    A rename over several branches is durable when it returns, and notes nothing.
+//! 2. An fsync of a file or of the directory, a move, and a rename of a file read the notes that they need
+//!    ([`DirChanges::unsynced_names`]), and sync these copies. The end of a batch does the same. A rename of a directory
+//!    waits for that end.
+//! 3. Then a note goes if no newer one has taken its place ([`DirChanges::names_synced`]). Until then all others find
+//!    it, and wait too. After two minutes it does not count either.
 
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
@@ -40,19 +50,29 @@ pub(crate) struct DirChange {
 /// Notes that were taken.
 pub(crate) type TakenChanges = SmallVec<[DirChange; 2]>;
 
-/// Names that went from a copy; the last of them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct UnsyncedRemoval {
+/// What happened to a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NameChange {
+    /// It was removed, or its file has another name now.
+    Gone,
+    /// A rename gave it to its file.
+    Given,
+    /// It went to another branch in a batch that has not ended.
+    Moved,
+}
+
+/// A change of names in a copy that is perhaps not durable; the last of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct UnsyncedName {
     pub(crate) branch: BranchId,
-    /// Which time online it was.
-    pub(crate) epoch: u64,
+    pub(crate) change: NameChange,
     at: u64,
-    /// Of all removals in the directory.
+    /// Of all changes of names in the directory.
     number: u64,
 }
 
-/// Where names went, one note a branch.
-pub(crate) type UnsyncedRemovals = SmallVec<[UnsyncedRemoval; 1]>;
+/// Such changes of a directory.
+pub(crate) type UnsyncedNames = SmallVec<[UnsyncedName; 2]>;
 
 /// See the module.
 pub(crate) struct DirChanges {
@@ -62,9 +82,18 @@ pub(crate) struct DirChanges {
 #[derive(Default)]
 struct DirNotes {
     changes: TakenChanges,
-    removals: UnsyncedRemovals,
-    /// How many names have gone.
-    removed: u64,
+    names: UnsyncedNames,
+    /// How many changes of names there were.
+    renamed: u64,
+}
+
+impl DirNotes {
+    fn add(&mut self, note: DirChange) {
+        match self.changes.iter_mut().find(|known| (known.branch, known.epoch) == (note.branch, note.epoch)) {
+            Some(known) => known.at = known.at.max(note.at),
+            None => self.changes.push(note),
+        }
+    }
 }
 
 impl DirChanges {
@@ -72,44 +101,37 @@ impl DirChanges {
         DirChanges { notes: RankedMutex::keyed(dir.0, DirNotes::default()) }
     }
 
-    /// Step 1.
+    /// Step 1 of a change.
     pub(crate) fn note(&self, copy: &DirAt) {
-        self.add(DirChange { branch: copy.id(), epoch: copy.online.epoch, at: uptime() });
+        let change = DirChange { branch: copy.id(), epoch: copy.online.epoch, at: uptime() };
+        self.notes.lock().add(change);
     }
 
-    /// A name went from this copy.
-    pub(crate) fn note_removal(&self, copy: &DirAt) {
-        let (branch, epoch, at) = (copy.id(), copy.online.epoch, uptime());
+    /// Step 1 of names, after a change that is noted too.
+    pub(crate) fn note_name(&self, copy: &DirAt, change: NameChange) {
+        let (branch, at) = (copy.id(), uptime());
         let mut notes = self.notes.lock();
-        notes.removed += 1;
-        let number = notes.removed;
-        notes.removals.retain(|known| known.branch != branch);
-        notes.removals.push(UnsyncedRemoval { branch, epoch, at, number });
+        notes.renamed += 1;
+        let number = notes.renamed;
+        notes.names.retain(|known| (known.branch, known.change) != (branch, change));
+        notes.names.push(UnsyncedName { branch, change, at, number });
     }
 
-    /// The copies that lost names, except on one branch.
-    pub(crate) fn removals(&self, except: Option<BranchId>) -> UnsyncedRemovals {
+    /// Step 2 of names: the notes that are wanted.
+    pub(crate) fn unsynced_names(&self, wanted: impl Fn(&UnsyncedName) -> bool) -> UnsyncedNames {
         let mut notes = self.notes.lock();
-        if !notes.removals.is_empty() {
+        if !notes.names.is_empty() {
             let now = uptime();
-            notes.removals.retain(|known| now <= known.at + SETTLED);
+            notes.names.retain(|known| now <= known.at + SETTLED);
         }
-        notes.removals.iter().filter(|known| Some(known.branch) != except).copied().collect()
+        notes.names.iter().filter(|known| wanted(known)).copied().collect()
     }
 
-    /// These are durable.
-    pub(crate) fn removals_synced(&self, synced: &[UnsyncedRemoval]) {
+    /// Step 3 of names.
+    pub(crate) fn names_synced(&self, synced: &[UnsyncedName]) {
         if !synced.is_empty() {
-            let is_synced = |known: &UnsyncedRemoval| synced.iter().any(|synced| synced.number == known.number);
-            self.notes.lock().removals.retain(|known| !is_synced(known));
-        }
-    }
-
-    fn add(&self, note: DirChange) {
-        let notes = &mut self.notes.lock().changes;
-        match notes.iter_mut().find(|known| (known.branch, known.epoch) == (note.branch, note.epoch)) {
-            Some(known) => known.at = known.at.max(note.at),
-            None => notes.push(note),
+            let is_synced = |known: &UnsyncedName| synced.iter().any(|synced| synced.number == known.number);
+            self.notes.lock().names.retain(|known| !is_synced(known));
         }
     }
 
@@ -120,7 +142,8 @@ impl DirChanges {
 
     /// Step 4.
     pub(crate) fn restore(&self, taken: TakenChanges) {
-        taken.into_iter().for_each(|note| self.add(note));
+        let mut notes = self.notes.lock();
+        taken.into_iter().for_each(|note| notes.add(note));
     }
 
     /// Step 3, after all copies that can be reached were synced: whether a change may be lost.
@@ -136,7 +159,7 @@ impl DirChanges {
             }
             lost = true;
             if now.is_none() && uptime() < left + TOLD {
-                self.add(note);
+                self.notes.lock().add(note);
             }
         }
         lost

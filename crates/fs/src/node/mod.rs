@@ -6,7 +6,6 @@
 mod dir_changes;
 mod handle;
 pub(crate) mod looks;
-mod renamed;
 mod table;
 pub(crate) mod times;
 
@@ -21,7 +20,7 @@ use umbrella_policy::heat::COUNTED_BYTES;
 use umbrella_policy::placement::spec::FileKind;
 use umbrella_units::{BranchId, ByteSize, Ino, Timestamp};
 
-pub(crate) use self::dir_changes::{DirChanges, UnsyncedRemoval};
+pub(crate) use self::dir_changes::{DirChanges, NameChange, UnsyncedName};
 use crate::branch::{Branch, Online};
 use crate::ground::at::{DirAt, FileAt};
 use crate::ground::locks::{RankedMutex, RankedRwLock, rank};
@@ -31,7 +30,6 @@ use crate::rights::ShownRights;
 
 pub(crate) use handle::Handle;
 pub use handle::{DataPath, HandleId};
-pub(crate) use renamed::{LateNames, NotedTime, SyncStart};
 pub(crate) use table::NodeTable;
 
 /// Identity of a node towards the kernel; never reused while the pool is mounted.
@@ -78,8 +76,6 @@ pub(crate) struct Node {
     /// References by the kernel (lookups) and by walks of our own.
     refs: AtomicU64,
     pub(crate) looks: looks::Looks,
-    /// When a rename gave it a name that is perhaps not durable.
-    renamed: NotedTime,
     pub(crate) body: Body,
 }
 
@@ -101,8 +97,6 @@ pub(crate) struct Dir {
     pub(crate) attributes: RankedMutex<rank::DirAttributes, ()>,
     /// What nobody made durable yet.
     pub(crate) changes: DirChanges,
-    /// When the last sync of its names began.
-    names_synced: NotedTime,
     /// Keeps what users give it while others are put back.
     pub(crate) times: times::DirTimes,
     /// The topology of the pool for which they were compared; 0: never.
@@ -215,8 +209,8 @@ pub(crate) struct FileState {
     pub(crate) is_bare: AtomicBool,
     /// Made without a name, to be given one: a copy of it must be a file of the same kind.
     pub(crate) may_be_linked: bool,
-    /// It left volatile memory by itself, and a power loss may take its names, or leave them to its copy only, until a
-    /// program syncs it with its directories.
+    /// A move gave it its names, and a power loss may take these, or bring the old ones back. It left volatile memory by
+    /// itself, until a program syncs it with its directories; or its batch has not ended.
     pub(crate) has_unsynced_names: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,
@@ -296,7 +290,6 @@ impl Node {
             attributes: RankedMutex::keyed(id.0, ()),
             times: times::DirTimes::new(id),
             changes: DirChanges::new(id),
-            names_synced: NotedTime::default(),
             alike: AtomicU64::new(0),
             readers: AtomicU32::new(0),
             listed_at: AtomicU64::new(0),
@@ -318,14 +311,21 @@ impl Node {
     }
 
     fn new(id: NodeId, ino: Ino, kind: FileKind, born: Option<Timestamp>, body: Body) -> Arc<Node> {
-        let (refs, looks, renamed) = (AtomicU64::new(1), looks::Looks::default(), NotedTime::default());
-        Arc::new(Node { id, ino, kind, born, refs, looks, renamed, body })
+        let (refs, looks) = (AtomicU64::new(1), looks::Looks::default());
+        Arc::new(Node { id, ino, kind, born, refs, looks, body })
     }
 
     pub(crate) fn dir(&self) -> Option<&Dir> {
         match &self.body {
             Body::Dir(dir) => Some(dir),
             Body::File(_) => None,
+        }
+    }
+
+    /// Notes what happened to a name in a copy of this directory.
+    pub(crate) fn note_name(&self, copy: &DirAt, change: NameChange) {
+        if let Some(dir) = self.dir() {
+            dir.changes.note_name(copy, change);
         }
     }
 

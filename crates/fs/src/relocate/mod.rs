@@ -35,6 +35,7 @@
 //! | crash in 5-6 | some names in place, source | finished: missing names are linked, fsync, source unlinked |
 //! | crash in 7-8 | names in place, part of the source | finished |
 //! | crash after 8 | intent only | dropped |
+//! | no source is left, a copy in `tmp/`, another file under its name (a disk lost what it had promised) | the other file, the copy | the copy may be the only one: it gets a name of the file that is free, else both stay, with a warning |
 //! | power loss, directory updates out of order | a source name that was unlinked is back; a copy in `tmp/` beside its name | the same rules: every state is looked at, none is inferred from the step |
 //! | power loss, a rename of the source before the move is not durable | nothing of the move: the rename was synced before 4 | - |
 //! | power loss, source rolled back to an earlier state, or cut off | older or shorter source, whole copy | finished: the copy was durable, and the source cannot be newer |

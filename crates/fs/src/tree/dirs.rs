@@ -29,7 +29,7 @@ use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::{RankedMutex, RankedMutexGuard, rank};
 use crate::node::times::ENTRIES_CHANGED;
-use crate::node::{Backing, Dir, DirCopy, Node, NodeId, inode_key, key_of};
+use crate::node::{Backing, Dir, DirCopy, NameChange, Node, NodeId, inode_key, key_of};
 use crate::tree::{Tree, lock_within};
 
 /// Copies of one directory that can be used now.
@@ -446,11 +446,9 @@ impl Tree {
         copy: &DirAt,
         remove: impl FnOnce() -> OpResult<T>,
     ) -> OpResult<T> {
-        let removed = self.change_entries(node, copy, remove);
-        if let (Some(dir), Ok(_)) = (node.dir(), &removed) {
-            dir.changes.note_removal(copy);
-        }
-        removed
+        let removed = self.change_entries(node, copy, remove)?;
+        node.note_name(copy, NameChange::Gone);
+        Ok(removed)
     }
 
     /// Makes the copy of one directory in its parent's copy.

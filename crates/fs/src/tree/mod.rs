@@ -5,7 +5,7 @@
 //! - `lookup`: names to nodes, attributes; `list`: listings
 //! - `equal`, `equalise`: copies of a directory that differ, and changes of all of them
 //! - `file`: what the kernel may keep of a file; `remove_dir`: directories that go; `orphans`: names that came too late
-//! - `pinned`: nodes that a walk needs
+//! - `pinned`: nodes that a walk needs; `unsynced_names`: changes of names that are durable before something else
 
 pub(crate) mod dirs;
 pub(crate) mod equal;
@@ -17,6 +17,7 @@ pub(crate) mod lookup;
 pub(crate) mod orphans;
 mod pinned;
 pub(crate) mod remove_dir;
+pub(crate) mod unsynced_names;
 
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
@@ -49,8 +50,8 @@ pub(crate) struct Tree {
     pub(crate) root: Arc<Node>,
     pub(crate) inodes: Arc<InodeMap>,
     pub(crate) dir_fds: dirs::DirFds,
-    /// Shared by commits of moves on branches that may be slow. Exclusive while a directory changes its place: that
-    /// waits for the commits before it keeps others from resolving names.
+    /// Shared by batches of moves, and by commits on branches that may be slow. Exclusive while a directory changes its
+    /// place: that waits for the commits before it keeps others from resolving names.
     pub(crate) slow_commits: RankedRwLock<rank::TreeSlowCommits, ()>,
     /// Exclusive while a directory changes its place; shared by everything that resolves names.
     pub(crate) rename_lock: RankedRwLock<rank::TreeNames, ()>,

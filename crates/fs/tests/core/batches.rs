@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use rustix::fs::inotify;
 use umbrella_fs::control::protocol::EnforceSummary;
 use umbrella_fs::pool::{Pool, Replace, WalkOptions};
 use umbrella_fs::relocate::{BatchFile, BranchUuid, Fingerprint, Intent, MOST_FILES, MOST_PATH_BYTES};
-use umbrella_fs::{Caller, NodeId};
+use umbrella_fs::{Caller, NodeId, calls_on_branches};
 use umbrella_units::ByteSize;
 
 use crate::bench::{Bench, Ground};
@@ -178,6 +179,67 @@ fn names_that_users_change_while_files_move_in_batches_are_as_users_left_them() 
         let expected = [[0, 0], [0, 1], [1, 0]][at % 3];
         assert_eq!(places.each_ref().map(on), expected, "{at}");
     }
+    assert_eq!(hidden(&bench), Vec::<PathBuf>::new());
+}
+
+/// While it lives, nobody gets a directory opened for reading or for a sync.
+struct HeldOpens(OwnedFd);
+
+impl HeldOpens {
+    fn of(dir: &Path) -> HeldOpens {
+        let path = std::ffi::CString::new(dir.as_os_str().as_bytes()).unwrap();
+        // SAFETY: no memory is handed over, and nobody else has the new descriptor.
+        let group = unsafe {
+            let group = libc::fanotify_init(libc::FAN_CLASS_CONTENT | libc::FAN_CLOEXEC, libc::O_RDONLY as u32);
+            assert!(group >= 0, "{}", std::io::Error::last_os_error());
+            OwnedFd::from_raw_fd(group)
+        };
+        let events = libc::FAN_OPEN_PERM | libc::FAN_ONDIR;
+        // SAFETY: the path lives as long as the call.
+        let marked = unsafe {
+            libc::fanotify_mark(group.as_raw_fd(), libc::FAN_MARK_ADD, events, libc::AT_FDCWD, path.as_ptr())
+        };
+        assert_eq!(marked, 0, "{}", std::io::Error::last_os_error());
+        HeldOpens(group)
+    }
+
+    /// Until somebody wants to open it.
+    fn wait(&self) {
+        let mut group = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
+        let minute = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut group, Some(&minute)), Ok(1), "nobody opens it");
+    }
+}
+
+#[test]
+fn a_file_of_a_batch_is_renamed_once_it_is_durable_that_it_left_its_old_branch() {
+    let (bench, pool) = with_logs(60);
+    let dir = pool.lookup(NodeId::ROOT, OsStr::new("d3")).unwrap().node;
+    // The batch opens it at its end.
+    let held = HeldOpens::of(&bench.branch(0).join(".umbrella/tmp"));
+    std::thread::scope(|scope| {
+        let walk = scope.spawn(|| enforce(&pool).files_moved);
+        held.wait();
+        let calls_of_rename = |at: u32| {
+            let (from, to) = (format!("{at}.log"), format!("new-{at}.log"));
+            pool.lookup(dir, OsStr::new(&from)).unwrap();
+            let before = calls_on_branches();
+            pool.rename(dir, OsStr::new(&from), dir, OsStr::new(&to), Replace::Yes).unwrap();
+            calls_on_branches() - before
+        };
+        let [first, second, third] = [3, 13, 23].map(calls_of_rename);
+        assert_eq!((first, second), (third + 1, third), "the first syncs the directory on the old branch");
+        let renamed_dir = scope.spawn(|| {
+            pool.rename(NodeId::ROOT, OsStr::new("d4"), NodeId::ROOT, OsStr::new("new"), Replace::No).unwrap();
+        });
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(!renamed_dir.is_finished(), "a directory waits for the end of the batch");
+        drop(held);
+        renamed_dir.join().unwrap();
+        assert_eq!(walk.join().unwrap(), 60);
+    });
+    assert_only_on(&bench, 1, Path::new("d3/new-3.log"));
+    assert_only_on(&bench, 1, Path::new("new/4.log"));
     assert_eq!(hidden(&bench), Vec::<PathBuf>::new());
 }
 

@@ -19,8 +19,15 @@ use crate::world::pattern;
 /// Big enough that copying it at [`SLOWLY`] takes seconds.
 const LEN: u32 = 1 << 20;
 const SLOWLY: ByteSize = ByteSize(256 << 10);
-pub(crate) const READ: OpenRequest =
-    OpenRequest { read: true, write: false, append: false, truncate: false, exclusive: false, drop_set_id: false };
+pub(crate) const READ: OpenRequest = OpenRequest {
+    read: true,
+    write: false,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    durable: false,
+    drop_set_id: false,
+};
 pub(crate) const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
 
 /// A big file `dir/file` on `fast` that belongs on `slow`.

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use umbrella_fs::pool::{AttributeChange, OpenRequest, Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
-use umbrella_fs::{Caller, NodeId, OpError, calls_on_branches};
+use umbrella_fs::{Caller, DataPath, NodeId, OpError, PassthroughToken, calls_on_branches};
 use umbrella_policy::placement::spec::{DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment};
 use umbrella_units::{Amount, ByteSize};
 
-use crate::bench::{BRANCHES, Bench, Ground, small_area};
+use crate::bench::{BRANCHES, Bench, FakeKernel, Ground, small_area};
 use crate::races::{READ, WRITE, contents, put};
 use crate::world::pattern;
 
@@ -266,6 +266,27 @@ fn at_the_end_files_are_tried_again_as_long_as_some_leave() {
     for name in &names {
         assert_eq!(scene.holders(name), ["fast"], "{name}");
     }
+}
+
+#[test]
+fn a_file_that_left_memory_has_a_durable_name_before_writes_past_the_daemon_are_durable() {
+    let scene = Scene::new(StagingSpec { max_age: Some(Duration::from_millis(1)), ..small_area() });
+    let register = || Ok(Arc::new(()) as PassthroughToken);
+    scene.pool.set_kernel(Box::new(FakeKernel { forgets: Box::new(|_| ()), register: Some(Box::new(register)) }));
+    let file = scene.put("file", b"1");
+    std::thread::sleep(Duration::from_millis(20));
+    scene.pool.destage_due();
+    assert_eq!(scene.holders("file"), ["fast"]);
+    let calls_of_open = |durable| {
+        let before = calls_on_branches();
+        let opened = scene.pool.open(file, OpenRequest { durable, ..WRITE }).unwrap();
+        let calls = calls_on_branches() - before;
+        assert_eq!(opened.data, DataPath::Passthrough);
+        scene.pool.release(opened.handle).unwrap();
+        calls
+    };
+    let [plain, first, second] = [false, true, true].map(calls_of_open);
+    assert_eq!((first, second), (plain + 1, plain), "its directory is synced once");
 }
 
 #[test]

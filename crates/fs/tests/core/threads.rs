@@ -23,8 +23,15 @@ const SHARED: [&str; 4] = ["one", "two", "three", "four"];
 /// This time without a single operation is a deadlock.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const READ: OpenRequest =
-    OpenRequest { read: true, write: false, append: false, truncate: false, exclusive: false, drop_set_id: false };
+const READ: OpenRequest = OpenRequest {
+    read: true,
+    write: false,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    durable: false,
+    drop_set_id: false,
+};
 const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
 const CREATE: OpenRequest = OpenRequest { exclusive: true, ..WRITE };
 

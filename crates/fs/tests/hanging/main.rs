@@ -21,8 +21,15 @@ use umbrella_units::{Amount, ByteSize};
 use bench::{Bench, Ground, place_name, small_area};
 use parking_lot::{Mutex, MutexGuard};
 
-const WRITE: OpenRequest =
-    OpenRequest { read: true, write: true, append: false, truncate: false, exclusive: false, drop_set_id: false };
+const WRITE: OpenRequest = OpenRequest {
+    read: true,
+    write: true,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    durable: false,
+    drop_set_id: false,
+};
 
 /// One test at a time: a process that another starts has its files open until it runs a program.
 fn alone() -> MutexGuard<'static, ()> {

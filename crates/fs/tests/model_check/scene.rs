@@ -11,8 +11,15 @@ use umbrella_fs::{Caller, HandleId, NodeId};
 
 use crate::bench::{BRANCHES, Bench, Ground, small_area};
 
-const READ: OpenRequest =
-    OpenRequest { read: true, write: false, append: false, truncate: false, exclusive: false, drop_set_id: false };
+const READ: OpenRequest = OpenRequest {
+    read: true,
+    write: false,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    durable: false,
+    drop_set_id: false,
+};
 const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
 const CREATE: OpenRequest = OpenRequest { exclusive: true, ..WRITE };
 

@@ -15,7 +15,7 @@ use crate::relocate::fingerprint::FileSnapshot;
 use crate::relocate::intent::BatchFile;
 use crate::relocate::recover::compare::is_same_file;
 use crate::relocate::recover::moves::present;
-use crate::relocate::recover::{IntentOutcome, Recovering, Unsettled, show, unlink};
+use crate::relocate::recover::{IntentOutcome, Recovering, TAKEN, Unsettled, unlink};
 use crate::relocate::{Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs};
 
 /// What recovery found of one file, besides its name.
@@ -121,7 +121,7 @@ impl Recovering<'_> {
             }
             // The name is free on the old branch only.
             (Some(_), None) => {
-                self.warn(format!("{}: another file took the name while it moved; both stay", show(&file.path)));
+                self.note_both(&file.path, TAKEN);
                 let source = self.find_or_make(from, &file.path)?;
                 self.act()?;
                 place_new(parked.place(), source.place())?;
@@ -132,11 +132,7 @@ impl Recovering<'_> {
                 Ok(BatchRemainder::Nothing)
             }
             (_, Some(_)) => {
-                self.warn(format!(
-                    "{}: another file took the name while it moved; its contents are kept in {HIDDEN_DIR}/{TEMP_DIR} as {}",
-                    show(&file.path),
-                    temp.place().name.display()
-                ));
+                self.warn_kept(&file.path, &temp);
                 Ok(BatchRemainder::All)
             }
         }

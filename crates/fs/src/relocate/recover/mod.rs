@@ -60,7 +60,15 @@ pub struct Recovery {
 /// Finishes or undoes what a crash interrupted, and deletes copies nobody waits for. At mount, before anything is
 /// served.
 pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
-    Recovering { branches, returned: None, stop: None, decided: Vec::new(), report: Recovery::default() }.run()
+    Recovering {
+        branches,
+        returned: None,
+        stop: None,
+        decided: Vec::new(),
+        both: Vec::new(),
+        report: Recovery::default(),
+    }
+    .run()
 }
 
 /// [`recover`] for a branch that came back while others are in use: only what concerns it.
@@ -72,6 +80,7 @@ pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: Returned<'_>, 
         returned: Some(returned),
         stop: Some(stop),
         decided: Vec::new(),
+        both: Vec::new(),
         report: Recovery::default(),
     }
     .run()
@@ -92,8 +101,19 @@ pub type CancelCheck<'a> = &'a dyn Fn() -> ControlFlow<()>;
 
 #[cfg(test)]
 pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: CancelCheck<'_>) -> Recovery {
-    Recovering { branches, returned: None, stop: Some(stop), decided: Vec::new(), report: Recovery::default() }.run()
+    Recovering {
+        branches,
+        returned: None,
+        stop: Some(stop),
+        decided: Vec::new(),
+        both: Vec::new(),
+        report: Recovery::default(),
+    }
+    .run()
 }
+
+/// Why two files have one name.
+const TAKEN: &str = "another file took the name while it moved";
 
 /// Names in the [`TEMP_DIR`] of branches.
 type TempCopies = FxHashSet<(BranchUuid, Vec<u8>)>;
@@ -132,17 +152,38 @@ struct Recovering<'a> {
     stop: Option<CancelCheck<'a>>,
     /// Intents that say what is left to do of changes that are over, and whether the one whose place they took is gone.
     decided: Vec<(OsString, Intent, bool)>,
+    /// Paths at which two files were left, and why. A later intent may remove one of them.
+    both: Vec<(Vec<u8>, &'static str)>,
     report: Recovery,
 }
 
 impl<'a> Recovering<'a> {
     fn run(mut self) -> Recovery {
         let _stopped = self.intents().and_then(|kept| self.leftovers(kept.as_ref()));
+        for (path, why) in std::mem::take(&mut self.both) {
+            if self.branches.iter().filter(|branch| !matches!(moves::present(branch.root, &path), Ok(None))).count() > 1
+            {
+                self.warn(format!("{}: {why}; both files stay", show(&path)));
+            }
+        }
         self.report
+    }
+
+    fn note_both(&mut self, path: &[u8], why: &'static str) {
+        self.both.push((path.to_vec(), why));
     }
 
     fn warn(&mut self, message: String) {
         self.report.warnings.push(message);
+    }
+
+    /// The name of a file that moved is another's, and its copy has none.
+    fn warn_kept(&mut self, path: &[u8], copy: &ResolvedName) {
+        self.warn(format!(
+            "{}: {TAKEN}; its contents are kept in {HIDDEN_DIR}/{TEMP_DIR} as {}",
+            show(path),
+            copy.place().name.display()
+        ));
     }
 
     /// Before every change.

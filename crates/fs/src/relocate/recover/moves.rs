@@ -10,7 +10,7 @@ use crate::relocate::commit::{ParentTimes, link_new, place_new};
 use crate::relocate::copy::reopen;
 use crate::relocate::fingerprint::FileSnapshot;
 use crate::relocate::recover::compare::{is_like, is_not_newer, is_surely_same_file};
-use crate::relocate::recover::{IntentOutcome, Recovering, Unsettled, show, unlink};
+use crate::relocate::recover::{IntentOutcome, Recovering, TAKEN, Unsettled, unlink};
 use crate::relocate::{EntryAt, Fingerprint, HIDDEN_DIR, Intent, TEMP_DIR, attrs, beneath};
 
 /// One name on both branches.
@@ -46,7 +46,7 @@ impl Recovering<'_> {
             pairs.push(NamePair { path, source: present(from, path)?, target: present(to, path)? });
         }
         if pairs.iter().all(|pair| pair.source.is_none()) && !given_up {
-            return self.settle_without_source(to, &pairs, temp.as_ref());
+            return self.settle_without_source(intent, to, &pairs, temp.as_ref());
         }
         let claims = pairs.iter().map(|pair| pair.claim(target, given_up)).collect::<Result<Vec<_>, _>>()?;
         if given_up || (source_in_use && pairs.iter().all(|pair| pair.source.is_some())) {
@@ -79,7 +79,7 @@ impl Recovering<'_> {
             } else {
                 "another file has the name since it moved"
             };
-            self.warn(format!("{}: {what}; both files stay", show(pair.path)));
+            self.note_both(pair.path, what);
         }
         IntentOutcome::Undone
     }
@@ -87,24 +87,32 @@ impl Recovering<'_> {
     /// Every source name is gone: the move was complete, or the copy is the only one.
     fn settle_without_source(
         &mut self,
+        intent: &Intent,
         to: BorrowedFd<'_>,
         pairs: &[NamePair<'_>],
         temp: Option<&ResolvedName>,
     ) -> Result<IntentOutcome, Unsettled> {
         let Some(temp) = temp else { return Ok(IntentOutcome::Finished) };
         let Some(copy) = temp.inspect()? else { return Ok(IntentOutcome::Finished) };
-        let is_copy = |seen: &FileSnapshot| seen.print.ino == copy.print.ino;
-        if pairs.iter().all(|pair| pair.target.as_ref().is_none_or(|(_, seen)| is_copy(seen))) {
-            for pair in pairs.iter().filter(|pair| pair.target.is_none()) {
-                let target = self.find_or_make(to, pair.path)?;
-                self.act()?;
-                if pairs.len() == 1 {
-                    place_new(temp.place(), target.place())?;
-                } else {
-                    link_new(temp.place(), target.place())?;
-                }
-                attrs::sync_dir(target.dir.as_fd())?;
+        let mut is_named = false;
+        for pair in pairs {
+            if let Some((_, seen)) = &pair.target {
+                is_named |= seen.print.ino == copy.print.ino;
+                continue;
             }
+            let target = self.find_or_make(to, pair.path)?;
+            self.act()?;
+            if pairs.len() == 1 {
+                place_new(temp.place(), target.place())?;
+            } else {
+                link_new(temp.place(), target.place())?;
+            }
+            attrs::sync_dir(target.dir.as_fd())?;
+            is_named = true;
+        }
+        if !is_named {
+            pairs.iter().for_each(|pair| self.warn_kept(pair.path, temp));
+            return Ok(IntentOutcome::Narrowed(Box::new(intent.clone())));
         }
         self.drop_copy(Some(temp))?;
         Ok(IntentOutcome::Finished)
@@ -129,7 +137,7 @@ impl Recovering<'_> {
         for (pair, claim) in pairs.iter().zip(claims) {
             let Some((target, _)) = &pair.target else { continue };
             if *claim == TargetMatch::None {
-                self.warn(format!("{}: another file took the name while it moved; both stay", show(pair.path)));
+                self.note_both(pair.path, TAKEN);
                 continue;
             }
             let times = ParentTimes::of([target.dir.as_fd()]);
@@ -162,7 +170,7 @@ impl Recovering<'_> {
                     obsolete.push(source);
                 }
                 Some(_) => {
-                    self.warn(format!("{}: another file took the name while it moved; both stay", show(pair.path)));
+                    self.note_both(pair.path, TAKEN);
                 }
                 None => {
                     let target = self.find_or_make(to, pair.path)?;

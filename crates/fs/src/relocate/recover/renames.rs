@@ -107,7 +107,7 @@ impl Recovering<'_> {
         let Some(found) = beneath::find(root, to)? else { return Ok(IntentOutcome::Finished) };
         let Some(seen) = found.inspect()? else { return Ok(IntentOutcome::Finished) };
         if !is_not_newer(&seen.print, loser_file) && !is_like(&seen.print, loser_file) {
-            self.warn(format!("{}: the file that a rename replaces has changed since; both stay", show(to)));
+            self.note_both(to, "the file that a rename replaces has changed since");
             return Ok(IntentOutcome::Undone);
         }
         self.act()?;

@@ -137,7 +137,7 @@ fn a_move_without_a_crash_keeps_the_times_of_its_directories() {
     }
 }
 
-fn stopped_after(pool: &Pool, names: &[&str], last: Step) {
+pub(super) fn stopped_after(pool: &Pool, names: &[&str], last: Step) {
     let hook = |step| if step == last { STOP } else { GO };
     assert_eq!(pool.relocate(names, Some(&hook)), Err(RelocateError::Stopped { after: last }));
 }

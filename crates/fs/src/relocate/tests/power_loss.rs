@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use super::crash::{GO, STOP, cut_short, make_file, supersede_on, two_files};
+use super::crash::{GO, STOP, cut_short, make_file, stopped_after, supersede_on, two_files};
 use super::*;
 
 /// `file` after a move that is over; then a power loss brings its intent back, and `change` says what else is there.
@@ -95,4 +95,48 @@ fn a_replaced_file_that_a_power_loss_cut_off_goes() {
     fs::write(path, intent.encode().unwrap()).unwrap();
     assert_eq!(pool.recover(), Recovery { finished: 1, ..Recovery::default() });
     assert_eq!(fs::read(pool.only("d/file")).unwrap(), b"new");
+}
+
+#[test]
+fn the_only_copy_of_a_file_is_kept_where_another_one_has_its_name() {
+    for other_name in [None, Some("other")] {
+        let pool = Pool::new();
+        fs::write(pool.a.join("file"), "moved").unwrap();
+        let names: Vec<_> = std::iter::once("file").chain(other_name).collect();
+        names.iter().skip(1).for_each(|name| fs::hard_link(pool.a.join("file"), pool.a.join(name)).unwrap());
+        stopped_after(&pool, &names, Step::IntentWritten);
+        // The disks have lost what they had promised.
+        names.iter().for_each(|name| fs::remove_file(pool.a.join(name)).unwrap());
+        fs::write(pool.b.join("file"), "another").unwrap();
+        let report = pool.recover();
+        assert_eq!(fs::read(pool.b.join("file")).unwrap(), b"another");
+        if let Some(other_name) = other_name {
+            assert_eq!(fs::read(pool.b.join(other_name)).unwrap(), b"moved");
+            assert!(pool.hidden_files().is_empty(), "{report:?}");
+            continue;
+        }
+        assert_eq!((report.pending, report.warnings.len()), (1, 1), "{report:?}");
+        assert_eq!(fs::read(pool.temp()).unwrap(), b"moved");
+        // It waits for a person, who deletes it or gives it a name.
+        fs::rename(pool.temp(), pool.b.join("found")).unwrap();
+        assert_eq!(pool.recover(), Recovery { finished: 1, ..Recovery::default() });
+        assert!(pool.hidden_files().is_empty());
+    }
+}
+
+#[test]
+fn nobody_is_warned_of_a_file_that_moved_there_and_back_and_is_there_once() {
+    let pool = moved_with_its_intent(|pool| {
+        fs::write(pool.b.join("file"), "changed").unwrap();
+        let temp = pool.a.join(".umbrella/tmp/back");
+        let copied = copy_path(&pool.b.join("file"), &temp, &ALL).unwrap();
+        fs::rename(temp, pool.a.join("file")).unwrap();
+        let (names, temp) = (vec![b"file".to_vec()], b"back".to_vec());
+        let intent = Intent::Move { from: B, to: A, names, temp, source: copied.source, target: copied.target };
+        fs::write(pool.a.join(".umbrella/intents/later"), intent.encode().unwrap()).unwrap();
+    });
+    assert_eq!(pool.recover(), Recovery { finished: 1, undone: 1, ..Recovery::default() });
+    assert_eq!(fs::read(pool.only("file")).unwrap(), b"changed");
+    assert_eq!(pool.only("file"), pool.a.join("file"));
+    assert!(pool.hidden_files().is_empty());
 }
