@@ -698,6 +698,17 @@ fn paths_longer_than_the_kernel_takes_are_opened_in_steps() {
     assert_eq!(error, Errno::NAMETOOLONG);
 }
 
+#[test]
+fn a_branch_is_asked_by_its_open_marker_for_want_of_descriptors() {
+    let place = Place::new();
+    let branch = place.branch("disk", &place.state());
+    branch.bring_online().unwrap();
+    branch.note_suspect();
+    without_descriptors(&branch);
+    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert!(!branch.is_suspect());
+}
+
 /// Each probe of the branch finds no descriptor left. Its thread has a table of its own, so that nobody else lacks any.
 fn without_descriptors(branch: &Branch) {
     *branch.prober.before.lock() = Some(Hook(Arc::new(|| {
@@ -711,7 +722,9 @@ fn without_descriptors(branch: &Branch) {
 #[test]
 fn a_branch_that_could_not_be_asked_for_want_of_descriptors_stays_suspect() {
     let place = Place::new();
-    let branch = place.branch("disk", &place.state());
+    // Nothing is open on it that could be asked.
+    let read_only = BranchSpec { read_only: true, ..spec("disk", &place.dir("disk")) };
+    let branch = Branch::new(BranchId(0), read_only, place.state());
     branch.bring_online().unwrap();
     branch.note_suspect();
     without_descriptors(&branch);
