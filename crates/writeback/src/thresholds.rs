@@ -42,8 +42,8 @@ impl Thresholds {
     }
 }
 
-/// The dirty pages of other programs are not known; those of this process's flushers are. The allowance is at most three
-/// quarters of the disk's own share of the threshold (`millionths` of it), which other disks cannot use.
+/// The dirty pages of other programs are not known; those of this process's flushers are. The allowance is at most
+/// three quarters of the disk's own share of the threshold (`millionths` of it), which other disks cannot use.
 fn allowance(kernel: Option<KernelDirty>, ours: Pages, flushers: u64, millionths: u64) -> Pages {
     let Some(kernel) = kernel else { return UNTOLD };
     let others = kernel.dirty.0.saturating_sub(ours.0);

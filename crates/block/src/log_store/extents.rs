@@ -33,8 +33,8 @@ impl LogStore {
         Ok((SectorRange::between(range.start, end), allocation))
     }
 
-    /// Whether a block is mapped, and the end of the range for which that holds. Where the map cannot be read, the whole
-    /// page counts as mapped, and a read of the block returns the error.
+    /// Whether a block is mapped, and the end of the range for which that holds. Where the map cannot be read, the
+    /// whole page counts as mapped, and a read of the block returns the error.
     fn mapped_until(&self, state: &mut MutexGuard<'_, StoreState>, block: u64) -> (bool, u64) {
         let page = PAGE_ENTRIES as u64;
         match self.shared.entry(state, BlockNo(block)) {

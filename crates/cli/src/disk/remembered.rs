@@ -91,7 +91,8 @@ fn file_system_of(path: &Path) -> Option<String> {
     Some(format!("{:x}", rustix::fs::statvfs(path).ok()?.f_fsid))
 }
 
-/// The id of a device, from its folder in sysfs: its own id, or for a partition the disk's id and the partition's start.
+/// The id of a device, from its folder in sysfs: its own id, or for a partition the disk's id and the partition's
+/// start.
 fn id_of_device(folder: &Path) -> Option<String> {
     let text = |name: &str| {
         let text = fs::read_to_string(folder.join(name)).ok()?;

@@ -199,10 +199,14 @@ const STRESSORS: [&str; 41] = [
 
 /// A program that sees no mount of other tests: stress-ng syncs each that it sees, and theirs may have failed.
 fn alone(pool: &Pool, program: &str) -> Command {
-    const SCRIPT: &str = "own=$1; shift; findmnt -rno TARGET | tac | while read -r mount; do case $mount in \
-                          \"$own\") ;; */umbrella-*) umount --lazy --no-canonicalize \"$mount\" ;; esac; done; exec \"$@\"";
+    const SCRIPT: &str = "own=$1; below=$2; shift 2
+        findmnt --noheadings --list --output TARGET | tac | while read -r mount; do
+            case $mount in \"$own\") ;; \"$below\"/*) umount --lazy --no-canonicalize \"$mount\" ;; esac
+        done
+        exec \"$@\"";
+    let (own, below) = (pool.mount_point(), std::env::temp_dir());
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", SCRIPT, "alone"]).arg(pool.mount_point()).arg(program);
+    command.args(["--mount", "sh", "-c", SCRIPT, "alone"]).args([&own, &below]).arg(program);
     command
 }
 

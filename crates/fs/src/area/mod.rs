@@ -294,8 +294,8 @@ impl Area {
         self.limit.store(limit.0.min(area.0), Ordering::Relaxed);
     }
 
-    /// Schedules a file to leave the area, because its rules can be evaluated. It leaves a little later, so that programs
-    /// can first write further files, and set attributes and names.
+    /// Schedules a file to leave the area, because its rules can be evaluated. It leaves a little later, so that
+    /// programs can first write further files, and set attributes and names.
     pub(crate) fn schedule_destage(&self, node: &Node) {
         let due = self.now() + SETTLED;
         self.queue.lock().waiting.leave_by(id_of(node), due);

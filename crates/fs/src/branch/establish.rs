@@ -217,8 +217,8 @@ impl BranchSetup {
         move |source| BranchError::Io { path: path.clone(), step, source }
     }
 
-    /// Fails if the disk does not answer. The page cache of a dead disk would otherwise bring the branch online again and
-    /// again.
+    /// Fails if the disk does not answer. The page cache of a dead disk would otherwise bring the branch online again
+    /// and again.
     fn probe_disk(&self, dev: u64, source: Option<&str>) -> Result<(), BranchError> {
         match block_device::answers(dev, source) {
             Some(Err(errno)) if !matches!(errno, Errno::MFILE | Errno::NFILE) => {

@@ -9,8 +9,8 @@
 //!    mostly does so at the copy, while no one waits for a lock.
 //! 3. Names on its path that renames have just given are made durable (`node::dir_changes`). Then, under the locks of
 //!    the file and its directories: check that the flag is not set, the source is what was copied, and no write to it
-//!    has failed. Check that the rules still send it there, as it may have changed before step 1. Open the copy once for
-//!    each reader. Record the intent, rename into place, unlink the source, sync both directories.
+//!    has failed. Check that the rules still send it there, as it may have changed before step 1. Open the copy once
+//!    for each reader. Record the intent, rename into place, unlink the source, sync both directories.
 //! 4. The node now stands for the new inode; readers are handed over.
 //!
 //! A move that no one waits for has a turn on its disks ([`crate::migrate::disk_turns`]) and may rest in step 2 only.

@@ -24,8 +24,8 @@
 //! 1. A removal, a rename or a batch notes the branch, when, and a number. There is one note for each branch and kind.
 //!    A rename over several branches is durable when it returns, and notes nothing.
 //! 2. An fsync of a file or of the directory, a move, and a rename of a file read the notes that they need
-//!    ([`DirChanges::unsynced_names`]), and sync these copies. The end of a batch does the same. A rename of a directory
-//!    waits for that end.
+//!    ([`DirChanges::unsynced_names`]), and sync these copies. The end of a batch does the same. A rename of a
+//!    directory waits for that end.
 //! 3. Then a note goes if no newer one has taken its place ([`DirChanges::names_synced`]). Until then all others find
 //!    it, and wait too. After two minutes it does not count either.
 

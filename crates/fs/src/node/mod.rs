@@ -209,8 +209,8 @@ pub(crate) struct FileState {
     pub(crate) is_bare: AtomicBool,
     /// Made without a name, to be given one: a copy of it must be a file of the same kind.
     pub(crate) may_be_linked: bool,
-    /// A move gave it its names, and a power loss may take these, or bring the old ones back. It left volatile memory by
-    /// itself, until a program syncs it with its directories; or its batch has not ended.
+    /// A move gave it its names, and a power loss may take these, or bring the old ones back. It left volatile memory
+    /// by itself, until a program syncs it with its directories; or its batch has not ended.
     pub(crate) has_unsynced_names: bool,
     /// No name is left (or there never was one).
     pub(crate) unlinked: bool,

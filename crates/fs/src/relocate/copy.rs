@@ -307,8 +307,8 @@ impl<'a> FileCopy<'a> {
         Ok(())
     }
 
-    /// Sets the times. Returns them as the target's file system rounds and limits them. Fails only on a file system that
-    /// keeps no times at all.
+    /// Sets the times. Returns them as the target's file system rounds and limits them. Fails only on a file system
+    /// that keeps no times at all.
     fn set_copy_times(&mut self, target: BorrowedFd<'_>) -> Result<Timestamp, RelocateError> {
         let made = &mut self.made;
         let mut set = |times: &FileSnapshot| {

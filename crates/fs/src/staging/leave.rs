@@ -316,8 +316,8 @@ impl Staging {
         done
     }
 
-    /// Adopts the files that an earlier mount left in the area, once. Files in volatile memory are due at once. Concurrent
-    /// callers wait.
+    /// Adopts the files that an earlier mount left in the area, once. Files in volatile memory are due at once.
+    /// Concurrent callers wait.
     pub(crate) fn adopt_staged(&self) -> OpResult<()> {
         let Some(area) = self.staged.area() else { return Ok(()) };
         let mut done = self.taken_back.lock();

@@ -81,8 +81,8 @@ impl Notifier {
         self.send(notify_code::STORE, &[body.as_bytes(), data])
     }
 
-    /// Requests the data that the kernel has cached of a file. It arrives at [`crate::Filesystem::retrieved`], with this
-    /// id.
+    /// Requests the data that the kernel has cached of a file. It arrives at [`crate::Filesystem::retrieved`], with
+    /// this id.
     pub fn retrieve(&self, node: NodeId, offset: u64, size: u32) -> io::Result<RequestId> {
         self.device.retrieve(node.0, offset, size).map(RequestId)
     }

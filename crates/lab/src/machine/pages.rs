@@ -73,7 +73,8 @@ impl Computer {
         }
     }
 
-    /// Records, for the policy with foresight, that the file's pages from `from` on are about to be removed: writing them was needless.
+    /// Records, for the policy with foresight, that the file's pages from `from` on are about to be removed: writing
+    /// them was needless.
     pub(super) fn record_end_of_pages(&mut self, now: Nanos, file: FileId, from: PageIndex) {
         if self.log.is_none() && self.foresight.is_none() {
             return;

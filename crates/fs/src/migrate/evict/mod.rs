@@ -113,8 +113,8 @@ fn in_hours(evict: &Evict) -> bool {
 }
 
 impl Migrations {
-    /// Looks at all fill levels, and lets files leave where that is due. `in_use`: the pool, since the last call. When it
-    /// is to be called again although nobody uses the pool.
+    /// Looks at all fill levels, and lets files leave where that is due. `in_use`: the pool, since the last call. When
+    /// it is to be called again although nobody uses the pool.
     pub(crate) fn enforce_fill_levels(&self, in_use: bool) -> Option<Instant> {
         // Before the rules: a rest by older ones is not kept.
         let changes = self.evicts.changes.load(Ordering::Acquire);
