@@ -23,7 +23,7 @@ pub enum Amount {
 
 /// A size or amount that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{input:?} is {}", .wrong.told())]
+#[error("{input:?} is {}", .wrong.reason())]
 pub struct ParseSizeError {
     /// What was given.
     pub input: String,
@@ -43,7 +43,7 @@ pub enum WrongSize {
 }
 
 impl WrongSize {
-    fn told(self) -> &'static str {
+    fn reason(self) -> &'static str {
         match self {
             WrongSize::NoSize => "not a size (write for example \"512\", \"10MB\" or \"4GiB\")",
             WrongSize::NoAmount => "not a size (write for example \"512\", \"10MB\", \"4GiB\" or \"5%\")",

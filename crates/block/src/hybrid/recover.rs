@@ -124,7 +124,7 @@ pub(super) fn scan_log(
                 next = Expected::behind(&header);
                 if !walk.certain {
                     each(LogStep::Doubtful(&header))?;
-                } else if let Some(gap) = walk.untold_gap(&header)? {
+                } else if let Some(gap) = walk.unreported_gap(&header)? {
                     each(LogStep::Gap(&gap))?;
                     next = gap.behind.unwrap_or(next);
                 } else {
@@ -230,7 +230,7 @@ impl Walk<'_> {
     }
 
     /// The gap that a filler has closed, if the opening that wrote it was cut off before it reported the loss.
-    fn untold_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
+    fn unreported_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
         if filler.sequence <= self.scanner.superblock.last_reported() || !filler.is_filler() {
             return Ok(None);
         }

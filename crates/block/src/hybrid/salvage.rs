@@ -71,7 +71,7 @@ impl DamagedPair {
 
     /// Brings to the disk what is not lost; what is left is a plain disk. `tell` gets the bytes copied so far, and
     /// stops the copy by returning `false`. The pair is then unchanged.
-    pub fn detach(self, mut tell: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
+    pub fn detach(self, mut report: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
         restore_torn(&self.flash, &self.survey.superblock)?;
         let changing = FlashSuperblock {
             generation: self.survey.superblock.generation + 1,
@@ -90,7 +90,7 @@ impl DamagedPair {
                 }
                 at = range.end();
                 done = ByteSize(done.0 + range.bytes().0);
-                if !tell(done) {
+                if !report(done) {
                     return Err(HybridError::Stopped);
                 }
             }

@@ -227,7 +227,7 @@ impl LogStore {
         // Where there is no room for the map, cleaning gives it.
         while !self.shared.checkpoint(end)? {
             let mut state = self.shared.state.lock();
-            if !self.shared.relieve(&mut state, CleaningGoal::Due)? {
+            if !self.shared.reclaim_once(&mut state, CleaningGoal::Due)? {
                 return Err(LogStoreError::NoRoom { device: self.shared.named.name.clone() });
             }
         }

@@ -185,11 +185,11 @@ const REFRESH: Duration = Duration::from_secs(20);
 
 /// How long a released file may stay in use: a program that looks at a loop device keeps it from being detached for a
 /// moment.
-const FAREWELL: Duration = Duration::from_secs(2);
+const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Drop for LoopFile {
     fn drop(&mut self) {
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + DETACH_TIMEOUT;
         while let Err(error) = self.unmount() {
             if Instant::now() >= until {
                 tracing::warn!(%error, "cannot unmount a served file");

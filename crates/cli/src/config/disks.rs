@@ -21,7 +21,7 @@ use umbrella_units::{Amount, ByteSize};
 use super::notice::{Notice, Reads, SpannedNotice, TIMEOUT};
 use super::problem::{ConfigErrors, Located, Problem};
 use super::seen::{Failure, Id, PathFacts};
-use super::{Config, contradictions, odd_rules};
+use super::{Config, contradictions, suspicious_rules};
 use crate::mounts::{self, PathLocality};
 use crate::probe::{self, ProbeKind, Resolved};
 use crate::text::quoted;
@@ -260,10 +260,10 @@ fn findings(config: &Config, mount: &PathFacts, seen: &[PathFacts]) -> Vec<Spann
             devices.insert(device, &branch.name);
         }
     }
-    findings.extend(odd_rules::findings(config));
+    findings.extend(suspicious_rules::findings(config));
     findings.extend(contradictions::findings(config));
-    findings.extend(odd_rules::idle_evicts(config));
-    findings.extend(odd_rules::unnoted_reads(config, seen));
+    findings.extend(suspicious_rules::idle_evicts(config));
+    findings.extend(suspicious_rules::unnoted_reads(config, seen));
     findings.extend(staging_finding(config));
     findings.sort_by_key(|finding| finding.span.start);
     findings

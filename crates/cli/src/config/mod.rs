@@ -22,13 +22,13 @@ mod evict;
 mod file;
 mod groups;
 mod notice;
-mod odd_rules;
 pub(crate) mod outline;
 mod problem;
 mod rules;
 pub(crate) mod save;
 mod seen;
 mod source;
+mod suspicious_rules;
 #[cfg(test)]
 mod tests;
 mod treatment;

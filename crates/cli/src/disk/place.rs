@@ -23,7 +23,7 @@ use crate::text::{quoted, visible, visible_path};
 /// How long a daemon may take to say how its disk stands.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after its answer.
-const FAREWELL: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A disk that cannot be found.
 #[derive(Debug, Error)]
@@ -121,7 +121,7 @@ pub(crate) fn is_served(name: &DiskName) -> bool {
 /// Waits until nobody listens for a disk of that name. A daemon answers just before it ends, and a process that starts
 /// one after that must not take it for one that goes on. Gives up when another process has started one meanwhile.
 pub(crate) fn wait_until_gone(name: &DiskName) {
-    let deadline = Instant::now() + FAREWELL;
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     while is_served(name) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }

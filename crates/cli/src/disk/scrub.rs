@@ -82,7 +82,7 @@ impl Scrubs {
         disk: &Weak<dyn Scrub>,
         bandwidth: ByteSize,
         restart: bool,
-        tell: &mut dyn FnMut(&Progress) -> bool,
+        report: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<ScrubResult> {
         let name = &self.name;
         let Some(_turn) = self.turn.try_lock() else {
@@ -112,7 +112,7 @@ impl Scrubs {
                     told = Some(Instant::now());
                     self.record.lock().begun = Some(scrubbing.clone());
                     let progress = Progress { done: scrubbing.read, total: total.max(scrubbing.read), ending: false };
-                    if !tell(&progress) {
+                    if !report(&progress) {
                         self.interrupt(scrubbing);
                         bail!("the scrub of {name} is interrupted; the next one continues where it stopped");
                     }

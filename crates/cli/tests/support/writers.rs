@@ -9,8 +9,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::house::Killed;
 use super::nbd::{BLOCK, Client};
+use super::test_disks::Killed;
 use super::{PATIENCE, poll};
 
 const CLIENTS: u64 = 4;

@@ -393,7 +393,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             let until = self.now + self.break_even;
             let coming = self.input.arrivals.get(self.arrived..).unwrap_or_default();
             let endless = self.setup.cache == Cache::Infinite;
-            self.spin_down.foresee(next_need(self.setup, &self.log, coming, until, endless));
+            self.spin_down.set_next_access(next_need(self.setup, &self.log, coming, until, endless));
         }
         self.sleep_at = self.spin_down.idle(self.now);
     }

@@ -367,7 +367,7 @@ impl Ext2 {
     pub fn metadata_of(&self, file: FileId, index: PageIndex, out: &mut Vec<BlockNo>) {
         let Some(&place) = self.places.get(&file) else { return };
         self.entry_and_inode(place, out);
-        out.extend(self.node(place).map.way_blocks(index.0).map(|block| BlockNo(u64::from(block))));
+        out.extend(self.node(place).map.indirect_blocks_to(index.0).map(|block| BlockNo(u64::from(block))));
     }
 
     /// Adds all metadata blocks of the file: of its directory, its inode, every indirect block. What an fsync waits for

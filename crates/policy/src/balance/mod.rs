@@ -189,7 +189,7 @@ impl BalancePlanner<'_> {
         givers.sort_by_key(|giver| std::cmp::Reverse(self.members[*giver].share()));
         let mut takers: Vec<usize> = (0..self.members.len()).filter(|taker| self.members[*taker].takes()).collect();
         takers.sort_by_key(|taker| self.members[*taker].share());
-        givers.iter().find_map(|giver| self.gift(*giver, &takers))
+        givers.iter().find_map(|giver| self.move_from(*giver, &takers))
     }
 
     fn has_units(&self, member: usize) -> bool {
@@ -197,7 +197,7 @@ impl BalancePlanner<'_> {
     }
 
     /// What a member gives; `takers` from the emptiest to the fullest.
-    fn gift(&self, from: usize, takers: &[usize]) -> Option<Move> {
+    fn move_from(&self, from: usize, takers: &[usize]) -> Option<Move> {
         let giver = &self.members[from];
         let takers = || takers.iter().copied().filter(|taker| *taker != from && self.is_apart(from, *taker));
         let fitting = takers().find_map(|to| {

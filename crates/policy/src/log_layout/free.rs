@@ -84,7 +84,7 @@ impl FreeSegments {
     }
 
     /// The region that a stream's data belong in. What has none of its own (the map) belongs in the middle.
-    pub(super) fn home(&self, stream: Stream) -> usize {
+    pub(super) fn home_region(&self, stream: Stream) -> usize {
         usize::from(stream.0).min(self.pools.len() - 1)
     }
 
@@ -117,9 +117,9 @@ impl FreeSegments {
                 .in_band(stream, (inside, own), centre)
                 .or_else(|| self.at_distance(inside.saturating_add(own / 2) / 2, stream)),
             Geography::Regions => {
-                let home = self.home(stream);
+                let home = self.home_region(stream);
                 let last = self.last.get(usize::from(stream.0)).copied().unwrap_or(0);
-                self.after(home, last).or_else(|| self.borrow(home, last))
+                self.after(home, last).or_else(|| self.from_other_region(home, last))
             }
         }?;
         self.remove(segment);
@@ -139,12 +139,12 @@ impl FreeSegments {
 
     /// A free segment of another region, as near to the borrower's as there is, give or take a [`STRIP`]. Within that
     /// it is the first one after the stream's last. So successive writes are not spread over both sides of the disk.
-    fn borrow(&self, home: usize, last: u32) -> Option<SegmentNo> {
-        let lender = self.lender(home, last)?;
-        let pool = self.pools.get(lender)?;
+    fn from_other_region(&self, home: usize, last: u32) -> Option<SegmentNo> {
+        let source = self.source_region(home, last)?;
+        let pool = self.pools.get(source)?;
         let middle = self.shape.segments / 2;
         let strip = (self.shape.segments / STRIP).max(1);
-        let sides = if lender < home {
+        let sides = if source < home {
             // From outside: those nearest to the middle.
             let near = nearest(pool, middle)?.0.abs_diff(middle);
             [middle.saturating_sub(near + strip - 1)..middle + 1, middle..middle + near + strip]
@@ -158,7 +158,7 @@ impl FreeSegments {
 
     /// Who lends: the region where the stream wrote last as long as it has half as many free ones as the one that has
     /// most, then the nearest such one.
-    fn lender(&self, home: usize, last: u32) -> Option<usize> {
+    fn source_region(&self, home: usize, last: u32) -> Option<usize> {
         let most = self.pools.iter().map(BTreeSet::len).max()?;
         let rich =
             |region: &usize| self.pools.get(*region).is_some_and(|pool| !pool.is_empty() && 2 * pool.len() >= most);

@@ -175,7 +175,7 @@ impl Layout {
             }
             match segment.state {
                 State::Free => layout.free.add(SegmentNo(number)),
-                State::Cleaned => layout.enlist_cleaned(SegmentNo(number)),
+                State::Cleaned => layout.add_cleaned(SegmentNo(number)),
                 State::System => {}
                 State::Open | State::Next | State::Closing | State::Full | State::Leaving => {
                     let stream = segment.stream;
@@ -486,10 +486,10 @@ impl Layout {
         if stream.0 < self.scheme.streams() {
             self.scheme.reclaimed(&Reclaimed { stream, opened, now: self.clock });
         }
-        self.enlist_cleaned(number);
+        self.add_cleaned(number);
     }
 
-    fn enlist_cleaned(&mut self, number: SegmentNo) {
+    fn add_cleaned(&mut self, number: SegmentNo) {
         self.cleaned.push((self.cleanings, number));
         self.cleanings += 1;
     }

@@ -42,7 +42,7 @@ pub use ids::{Clock, LogBlock, SegmentNo, Shape, Stamp, Stamps, Stream};
 pub use layout::{Full, Head, Layout, Put, Sealed, Settings};
 pub use map::{Absent, Entries, LOST, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES};
 pub use pace::{BlockCost, CleanerPolicy, LogUsage, Marks};
-pub use reclaim::{CleaningGoal, Mark, Relief};
+pub use reclaim::{CleaningGoal, Mark, ReclaimStep};
 pub use replay::{FoundChunk, ReplayError};
 pub use room::Room;
 pub use scheme::{Copied, Reclaimed, ReplacedVersion, Scheme, SchemeInfo, Written, schemes, schemes_for_disks};

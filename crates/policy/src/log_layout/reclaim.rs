@@ -21,7 +21,7 @@ pub enum CleaningGoal {
 
 /// What to do so that there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relief {
+pub enum ReclaimStep {
     /// Nothing: there is enough, or nothing can be gained.
     None,
     /// Move what is live out of this segment.
@@ -108,28 +108,28 @@ impl Layout {
     /// gains more than it costs. What was cleaned ahead is made free when there is no more to clean.
     ///
     /// Cost: O(segments).
-    pub fn relief(&self, goal: CleaningGoal) -> Relief {
+    pub fn reclaim_step(&self, goal: CleaningGoal) -> ReclaimStep {
         let (after_sync, after_checkpoint) = self.waiting();
         let free = self.free.len();
         if self.stopped() && free + after_sync + after_checkpoint > 0 {
-            return Relief::Checkpoint;
+            return ReclaimStep::Checkpoint;
         }
         let batch = self.batch();
         let last = free <= self.map_room + 1;
         if !self.admits() {
             if after_sync > 0 && (after_sync >= batch || last) {
-                return Relief::Sync;
+                return ReclaimStep::Sync;
             }
             if after_checkpoint > 0 && (after_checkpoint >= batch + self.map_room || last) {
-                return Relief::Checkpoint;
+                return ReclaimStep::Checkpoint;
             }
         }
         match self.victim(goal) {
-            Some(victim) => Relief::Clean(victim),
-            None if self.admits() && goal == CleaningGoal::Due => Relief::None,
-            None if after_sync > 0 => Relief::Sync,
-            None if after_checkpoint > 0 => Relief::Checkpoint,
-            None => Relief::None,
+            Some(victim) => ReclaimStep::Clean(victim),
+            None if self.admits() && goal == CleaningGoal::Due => ReclaimStep::None,
+            None if after_sync > 0 => ReclaimStep::Sync,
+            None if after_checkpoint > 0 => ReclaimStep::Checkpoint,
+            None => ReclaimStep::None,
         }
     }
 
@@ -147,7 +147,7 @@ impl Layout {
     }
 
     /// How much of what it costs to clean for it a write should wait, from 0 while there is plenty to 1 at the reserve.
-    pub fn toll(&self) -> f64 {
+    pub fn delay_share(&self) -> f64 {
         let above = (self.free.len() + self.cleaned.len() as u32).saturating_sub(self.reserve);
         1.0 - f64::from(above.min(self.low)) / f64::from(self.low.max(1))
     }

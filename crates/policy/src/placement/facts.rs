@@ -175,7 +175,7 @@ pub struct Resident {
 
 impl Resident {
     /// Whether the file came so recently that it has to stay. A time in the future counts as just now.
-    pub(super) fn is_held(&self, now: Timestamp) -> bool {
+    pub(super) fn is_within_min_stay(&self, now: Timestamp) -> bool {
         self.since.is_some_and(|since| since.age(now) < self.min_stay)
     }
 }

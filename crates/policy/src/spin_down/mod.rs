@@ -132,7 +132,7 @@ impl SpinDown {
     }
 
     /// The disk will next be accessed at `next`; to be told before the period begins.
-    pub fn foresee(&mut self, next: Nanos) {
+    pub fn set_next_access(&mut self, next: Nanos) {
         self.next = Some(next);
     }
 

@@ -31,7 +31,7 @@ fn timeouts(spin_down: &mut SpinDown, periods: &[Nanos]) -> Vec<Option<Nanos>> {
     let mut now = Nanos(0);
     let live = |&idle: &Nanos| {
         now = now + Nanos::from_millis(100);
-        spin_down.foresee(now + idle);
+        spin_down.set_next_access(now + idle);
         let timeout = spin_down.idle(now).map(|at| at - now);
         now = now + idle;
         spin_down.accessed(now);

@@ -49,7 +49,7 @@ fn claims(id: &str, of: impl Fn(&Ran) -> Outcome) -> Vec<Claim> {
         };
         Outcome { setting, ..of(&ran(cell)) }
     };
-    figure(id).judge(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
+    figure(id).evaluate(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
 }
 
 fn took(time_s: f64) -> Outcome {

@@ -27,7 +27,7 @@ fn claims(id: &str, of: impl Fn(&str, &str, &str) -> Outcome) -> Vec<Claim> {
         let setting = setting(cell);
         Outcome { setting: setting.clone(), ..of(kernel::name(&setting.policy), &setting.disk, &setting.input) }
     };
-    figure(id).judge(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
+    figure(id).evaluate(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
 }
 
 /// Runs that took so long, of 100 operations and 100 bytes.

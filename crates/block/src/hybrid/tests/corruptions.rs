@@ -63,7 +63,7 @@ fn killed(seed: u64) -> Killed {
     }
     drop(hybrid);
     let flash = read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG);
-    Killed { disk: pair.bed.inner.to_bytes(), flash, allowed }
+    Killed { disk: pair.sleeping_disk.inner.to_bytes(), flash, allowed }
 }
 
 /// Where something lies, in bytes of its device.
@@ -111,9 +111,9 @@ impl Killed {
     }
 
     fn pair(&self) -> Pair {
-        let bed = Bed::new(Memory::from_bytes(self.disk.clone()));
+        let sleeping_disk = SleepingDisk::new(Memory::from_bytes(self.disk.clone()));
         let flash = half("flash", Arc::new(Memory::from_bytes(self.flash.clone())));
-        Pair { disk: half("disk", bed.clone()), flash, bed }
+        Pair { disk: half("disk", sleeping_disk.clone()), flash, sleeping_disk }
     }
 
     /// Reads all of it; returns the number of refused blocks. A block that is read must be allowed, or reported.
@@ -207,7 +207,7 @@ fn outcome_while_open(killed: &Killed, pair: &Pair, hybrid: &Hybrid, label: &str
     assert_eq!((hybrid.stats().log_used, lost(hybrid)), (ByteSize(0), refused as u64 * BLOCK), "{label}");
     assert_eq!(killed.refused(hybrid, &Losses::default(), label), refused, "{label}: damage went to the disk");
     assert_eq!(hybrid.stats().damaged_reads > 0, refused > 0, "{label}");
-    assert_eq!(pair.bed.disturbed(), 0, "{label}");
+    assert_eq!(pair.sleeping_disk.disturbed(), 0, "{label}");
     let again = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(killed.refused(&again, &Losses::default(), label), refused, "{label}: it is forgotten");
     if refused > 0 { Outcome::Errors } else { Outcome::Whole }

@@ -17,7 +17,7 @@ type Wrapped = Recorder<Memory>;
 /// What both halves and the hybrid disk did, all in one order.
 struct Scene {
     journal: Arc<Journal>,
-    bed: Arc<Bed<Wrapped>>,
+    sleeping_disk: Arc<SleepingDisk<Wrapped>>,
     disk: PairHalf,
     flash: PairHalf,
     initial: [Arc<dyn BlockDevice>; 2],
@@ -27,19 +27,19 @@ impl Scene {
     fn new(disk: &Memory, flash: &Memory) -> Scene {
         let copy = |memory: &Memory| Memory::from_bytes(memory.to_bytes());
         let journal = Journal::new();
-        let bed = Bed::new(Recorder::new(copy(disk), ON_DISK, Arc::clone(&journal)));
+        let sleeping_disk = SleepingDisk::new(Recorder::new(copy(disk), ON_DISK, Arc::clone(&journal)));
         let flash_recorder = Recorder::new(copy(flash), ON_FLASH, Arc::clone(&journal));
         Scene {
             journal,
-            disk: half("disk", bed.clone()),
+            disk: half("disk", sleeping_disk.clone()),
             flash: half("flash", Arc::new(flash_recorder)),
-            bed,
+            sleeping_disk,
             initial: [Arc::new(copy(disk)), Arc::new(copy(flash))],
         }
     }
 
     fn open(&self, algorithm: Algorithm) -> Hybrid {
-        Hybrid::open(self.disk.clone(), self.flash.clone(), self.bed.clone(), by_hand(algorithm), None)
+        Hybrid::open(self.disk.clone(), self.flash.clone(), self.sleeping_disk.clone(), by_hand(algorithm), None)
             .expect("it can be opened")
     }
 }
@@ -51,9 +51,9 @@ fn whole() -> SectorRange {
 /// Opens what a power cut left, without a trace.
 fn reopen(devices: &[crate::record::Overlay]) -> Result<Hybrid, HybridError> {
     let [disk, flash] = devices else { panic!("two halves") };
-    let bed = Bed::new(disk.fork());
+    let sleeping_disk = SleepingDisk::new(disk.fork());
     let flash = half("flash", Arc::new(flash.fork()));
-    Hybrid::open(half("disk", bed.clone()), flash, bed, by_hand(Algorithm::Whole), None)
+    Hybrid::open(half("disk", sleeping_disk.clone()), flash, sleeping_disk, by_hand(Algorithm::Whole), None)
 }
 
 /// Random work on a recorded pair. Small, so that few changes are in question at once.
@@ -390,7 +390,7 @@ fn detaching_can_be_interrupted_and_done_again() {
 
 /// A disk whose next write waits for the test to release it.
 struct Gate {
-    inner: Arc<Bed<Wrapped>>,
+    inner: Arc<SleepingDisk<Wrapped>>,
     closed: AtomicBool,
     waits: AtomicBool,
 }
@@ -412,12 +412,16 @@ fn what_is_replaced_while_it_is_drained_is_not_lost_before_its_replacement_is_du
     for algorithm in Algorithm::ALL {
         let (disk, flash) = fresh();
         let scene = Scene::new(&disk, &flash);
-        let gate =
-            Arc::new(Gate { inner: scene.bed.clone(), closed: AtomicBool::new(false), waits: AtomicBool::new(false) });
+        let gate = Arc::new(Gate {
+            inner: scene.sleeping_disk.clone(),
+            closed: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+        });
         // Buffers of 4 KiB: the last of these writes is planned after the first has been brought to the disk.
         let options = Options { memory: ByteSize(8 << 10), ..by_hand(algorithm) };
-        let hybrid = Hybrid::open(half("disk", gate.clone()), scene.flash.clone(), scene.bed.clone(), options, None)
-            .expect("it can be opened");
+        let hybrid =
+            Hybrid::open(half("disk", gate.clone()), scene.flash.clone(), scene.sleeping_disk.clone(), options, None)
+                .expect("it can be opened");
         let hybrid = Recorder::new(hybrid, HYBRID, Arc::clone(&scene.journal));
         hybrid.inner().sleep().expect("it sleeps");
         for number in 0..6 {

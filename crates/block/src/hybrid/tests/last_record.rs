@@ -19,12 +19,12 @@ fn write(hybrid: &Hybrid, number: u64, durability: Durability) {
 /// A copy of a pair with another byte in the log.
 fn damaged(pair: &Pair, sector_of_log: u64, byte: usize, change: impl Fn(&mut u8)) -> Pair {
     let flash = copy_of(&pair.flash);
-    let bed = Bed::new(Memory::from_bytes(pair.bed.inner.to_bytes()));
+    let sleeping_disk = SleepingDisk::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()));
     let at = Lba(LOG_START.0 + sector_of_log + byte as u64 / SECTOR_BYTES);
     let mut sector = read(&*flash.device, at.0, 1);
     change(&mut sector[byte % SECTOR_BYTES as usize]);
     flash.device.write(at, &sector, Durability::Cached).expect("memory");
-    Pair { disk: half("disk", bed.clone()), flash, bed }
+    Pair { disk: half("disk", sleeping_disk.clone()), flash, sleeping_disk }
 }
 
 fn checked(pair: &Pair) -> PairReport {

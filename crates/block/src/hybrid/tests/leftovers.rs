@@ -48,11 +48,11 @@ fn a_disk_put_back_from_a_copy_is_noticed_though_the_log_was_emptied_since() {
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(100), &fill(2, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
-    let copy = Memory::from_bytes(pair.bed.inner.to_bytes());
+    let copy = Memory::from_bytes(pair.sleeping_disk.inner.to_bytes());
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     hybrid.drain().expect("it is drained");
     hybrid.close().expect("it can be closed");
-    let copy = Bed::new(copy);
+    let copy = SleepingDisk::new(copy);
     let opened =
         Hybrid::open(half("copy", copy.clone()), pair.flash.clone(), copy, by_hand(Algorithm::Whole), None).map(|_| ());
     assert!(matches!(opened, Err(HybridError::Stale { .. })), "what was drained is not on the copy: {opened:?}");

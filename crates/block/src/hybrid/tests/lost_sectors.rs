@@ -121,13 +121,15 @@ fn a_crash_at_any_write_of_passing_over_leaves_the_damage_or_its_list() {
         let opened = DamagedPair::open(pair.disk.clone(), half("flash", flash.clone())).expect("it is a pair");
         let done = opened.salvage();
         let left = half("flash", Arc::new(Memory::from_bytes(read(&*flash, 0, size))));
-        match Hybrid::open(pair.disk.clone(), left.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None) {
+        match Hybrid::open(pair.disk.clone(), left.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
+        {
             Ok(hybrid) => assert_holds(&hybrid, &LOST),
             Err(error) => {
                 assert!(done.is_err() && matches!(error, HybridError::Corrupt { .. }), "{writes}: {error}");
                 let again = DamagedPair::open(pair.disk.clone(), left.clone()).expect("it is a pair");
                 again.salvage().expect("it is done again");
-                let opened = Hybrid::open(pair.disk.clone(), left, pair.bed.clone(), by_hand(Algorithm::Whole), None);
+                let opened =
+                    Hybrid::open(pair.disk.clone(), left, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
                 assert_holds(&opened.expect("it goes on"), &LOST);
             }
         }
@@ -142,7 +144,9 @@ fn flash_that_cannot_be_read_until_it_is_written_again_is_skipped_too() {
         let copy = Memory::from_bytes(read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0));
         let latent = Rule::on_read(ReadFault::Latent).within(range(LOG_START.0 + sector, BLOCK));
         let flash = half("flash", Arc::new(Faulty::new(copy, Plan::new(1).rule(latent))));
-        let open = || Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
+        let open = || {
+            Hybrid::open(pair.disk.clone(), flash.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
+        };
         assert!(matches!(open().map(|_| ()), Err(HybridError::LogUnreadable { .. })));
         let damaged = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("it is a pair");
         damaged.salvage().expect("it is known what is lost");

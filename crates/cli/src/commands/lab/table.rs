@@ -48,15 +48,15 @@ pub(super) fn comparison(outcomes: &[Outcome], figures: &Figures, look: TableSty
         if place > 0 {
             text.push('\n');
         }
-        let _ = writeln!(text, "{}", visible(&circumstances(group)));
+        let _ = writeln!(text, "{}", visible(&common_settings(group)));
         text += &table(group, figures, look);
-        text.extend(group.hardly_asked().map(|sentence| sentence + "\n"));
+        text.extend(group.low_influence_note().map(|sentence| sentence + "\n"));
     }
     text
 }
 
 /// What all runs of the group were run with: the input, the disk, memory and seed, and whatever is not the default.
-pub(super) fn circumstances(group: &Group<'_>) -> String {
+pub(super) fn common_settings(group: &Group<'_>) -> String {
     let shared = |of: &dyn Fn(&Setting) -> Option<String>| {
         let mut values = group.outcomes().map(|outcome| of(&outcome.setting));
         let first = values.next().flatten();

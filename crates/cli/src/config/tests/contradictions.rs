@@ -56,7 +56,7 @@ fn what_cannot_be_is_an_error_at_its_place() {
 /// The oddities of a configuration, for people, each with the text that it is about.
 fn odd(text: &str) -> Vec<(String, String)> {
     let config = read_text(text).unwrap_or_else(|errors| panic!("{errors}"));
-    let findings = [crate::config::contradictions::findings(&config), odd_rules::findings(&config)].concat();
+    let findings = [crate::config::contradictions::findings(&config), suspicious_rules::findings(&config)].concat();
     findings.into_iter().map(|found| (text[found.span].to_owned(), found.notice.to_string())).collect()
 }
 

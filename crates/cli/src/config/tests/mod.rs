@@ -736,7 +736,7 @@ fn a_fill_level_that_nothing_can_lower_is_found() {
              [[branch]]\nname = \"hdd\"\npath = \"/hdd\"\n[[branch]]\nname = \"tape\"\npath = \"/tape\"\n{rest}"
         );
         let config = read_text(&text).unwrap_or_else(|error| panic!("{text}{error}"));
-        let found = odd_rules::idle_evicts(&config);
+        let found = suspicious_rules::idle_evicts(&config);
         for finding in &found {
             assert!(text[finding.span.clone()].starts_with("{ above"), "{finding:?}");
         }

@@ -181,7 +181,7 @@ impl<'a> Meter<'a> {
     }
 
     /// Whether so long a response can have come from the buffer, the heads having been far away.
-    pub(super) fn is_hit_from_afar(&self, response: f64) -> bool {
+    pub(super) fn is_hit_after_seek(&self, response: f64) -> bool {
         self.hit.is_some_and(|hit| response < hit.median + LEAST_SEEK)
     }
 
@@ -195,7 +195,7 @@ impl<'a> Meter<'a> {
         for place in 0..TRIES {
             self.seek_away(at)?;
             let timed = self.read(at)?;
-            if !self.is_hit_from_afar(response(timed)) {
+            if !self.is_hit_after_seek(response(timed)) {
                 return Ok(self.angle_of(timed.done));
             }
             // Other blocks push it out of the buffer.

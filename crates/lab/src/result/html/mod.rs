@@ -113,10 +113,10 @@ fn section(out: &mut String, place: usize, group: &Group<'_>, is_titled: bool) -
         writeln!(out, "<h2>{}{means}</h2>", Safe(group.input))?;
     }
     writeln!(out, "<p class=\"verdict\">{}</p>", Safe(&group.verdict()))?;
-    if let Some(sentence) = group.hardly_asked() {
+    if let Some(sentence) = group.low_influence_note() {
         writeln!(out, "<p class=\"warning\">{}</p>", Safe(&sentence))?;
     }
-    tables::circumstances(out, group)?;
+    tables::common_settings(out, group)?;
     let sweeps = group.sweeps();
     if sweeps.is_empty() {
         writeln!(out, "<h3>Compared with <q>{}</q></h3>", Safe(&group.rows[0].label))?;

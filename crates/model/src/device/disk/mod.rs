@@ -62,7 +62,7 @@ struct Command {
     /// When the media may take its first sector.
     data: Nanos,
     /// How long after the media the host gets the report of a write.
-    told: Nanos,
+    report_delay: Nanos,
     /// Sectors at its front that are in the buffer.
     buffered: u64,
 }
@@ -85,10 +85,10 @@ impl BlockedCommand {
 /// What the mechanism is doing.
 #[derive(Debug, Clone, Copy)]
 enum DiskWork {
-    /// A command that the host hears of `told` after the mechanism is done, with the sectors that the buffer then has.
+    /// A command that the host hears of `report_delay` after the mechanism is done, with the sectors that the buffer then has.
     Command {
         id: RequestId,
-        told: Nanos,
+        report_delay: Nanos,
         write: bool,
         sectors: (u64, u64),
     },
@@ -218,12 +218,12 @@ impl Disk {
     fn transfer_done(&mut self, now: Nanos, id: RequestId, sectors: u64, write: bool) -> Nanos {
         let begin =
             (now + self.timing.hit(write, self.after_write) + self.timing.prepare(write)).max(self.interface_free);
-        self.tell(id, begin + self.timing.on_bus(write, sectors) + self.timing.done(write));
+        self.complete_at(id, begin + self.timing.on_bus(write, sectors) + self.timing.done(write));
         begin
     }
 
     /// Reports to the host at `at`, in the order of the calls.
-    fn tell(&mut self, id: RequestId, at: Nanos) {
+    fn complete_at(&mut self, id: RequestId, at: Nanos) {
         let at = at.max(self.interface_free);
         self.interface_free = at;
         self.transfers.push_back(Completion { id, at });
@@ -361,14 +361,14 @@ impl Device for Disk {
                 self.in_flight -= 1;
             } else if let Some((_, work)) = self.work.take() {
                 match work {
-                    DiskWork::Command { id, told, write, sectors: (start, end) } => {
+                    DiskWork::Command { id, report_delay, write, sectors: (start, end) } => {
                         if !write {
                             self.segments.add(start, end);
                         } else if self.rules.is_some() {
                             self.keep_written(start, end);
                         }
                         if self.timing.bus {
-                            self.tell(id, at + told);
+                            self.complete_at(id, at + report_delay);
                         } else {
                             self.in_flight -= 1;
                             done.push(Completion { id, at });

@@ -38,7 +38,7 @@ impl Disk {
 
     /// The reading ahead that is about to pass over the command's sectors, if it is.
     #[inline]
-    pub(super) fn on_the_way(&self, command: &Command) -> Option<ReadAhead> {
+    pub(super) fn read_ahead_reaching(&self, command: &Command) -> Option<ReadAhead> {
         let ahead = self.ahead?;
         let near = command.start >= ahead.from && command.start <= self.at && command.end > self.at;
         (near && !command.write).then_some(ahead)

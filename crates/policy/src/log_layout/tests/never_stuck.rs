@@ -42,7 +42,7 @@ fn perform(driver: &mut Driver, step: Step) {
         Step::Discard(from, count) => (0..count).for_each(|n| driver.discard(at(from, n.into()))),
         Step::Sync => driver.sync(),
         Step::Checkpoint => driver.checkpoint(),
-        Step::Ahead => _ = driver.relieve(CleaningGoal::Ahead),
+        Step::Ahead => _ = driver.reclaim_once(CleaningGoal::Ahead),
     }
 }
 

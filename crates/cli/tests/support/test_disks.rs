@@ -15,21 +15,21 @@ use super::{PATIENCE, eventually, first, poll, require_root_and_fuse, run, said,
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_umbrella");
 
-/// See the module. Whatever the disks are, they end with it.
-pub struct House {
+/// A folder with disks. Drop ends their daemons.
+pub struct TestDisks {
     dir: TempDir,
 }
 
-impl House {
+impl TestDisks {
     /// Without a disk.
-    pub fn new() -> House {
+    pub fn new() -> TestDisks {
         require_root_and_fuse();
-        House::at(temp_dir("disk"))
+        TestDisks::at(temp_dir("disk"))
     }
 
     /// In this folder.
-    pub fn at(dir: TempDir) -> House {
-        House { dir }
+    pub fn at(dir: TempDir) -> TestDisks {
+        TestDisks { dir }
     }
 
     /// A path in the folder.
@@ -118,7 +118,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestDisks {
     fn drop(&mut self) {
         let Ok(sockets) = fs::read_dir(self.path("run/disks")) else { return };
         for socket in sockets.flatten().map(|entry| entry.path()) {
