@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once() {
+    fn a_reason_is_reported_once() {
         let error = anyhow::anyhow!("no such file").context("cannot open a: no such file").context("reading b");
         assert_eq!(reasons(&error), "reading b: cannot open a: no such file");
         let error = anyhow::anyhow!("no such file").context("cannot open a: no such file (make it)");

@@ -73,7 +73,7 @@ fn json_lines(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn a_look_at_used_disks_tells_what_they_become_and_changes_nothing() {
+fn check_import_shows_what_used_disks_become_and_changes_nothing() {
     let (disks, builder) = used();
     let pool = builder.prepare();
     // Reading the listing makes its access time young, so it comes once before.
@@ -373,7 +373,7 @@ fn what_is_wrong_with_a_pool_is_a_problem() {
 }
 
 #[test]
-fn what_a_killed_daemon_left_is_told_with_what_to_do() {
+fn what_a_killed_daemon_left_is_reported_with_what_to_do() {
     let (_disks, builder) = used();
     let mut pool = builder.mount();
     signal(pool.pid(), Signal::SIGKILL);

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_claim_has_to_meet_is_told() {
+    fn what_a_claim_has_to_meet_is_reported() {
         let wanted = |published, expect| Claim::new("1", "", "%", published, -0.04, expect).wanted();
         assert_eq!(wanted(4.0, Expect::Within { points: 5.0 }), "4, within 5 %");
         assert_eq!(wanted(0.0, Expect::AboutZero { points: 2.5 }), "0, within 2.5 %");

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_is_told_and_none_that_is_far() {
+    fn the_nearest_word_is_suggested_and_none_that_is_far() {
         let known = ["zone", "zone_segment", "cscan"];
         assert_eq!(did_you_mean("zone_segmnt", known), " (did you mean \"zone_segment\"?)");
         assert_eq!(did_you_mean("csacn", known), " (did you mean \"cscan\"?)");

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sizes_that_look_alike_are_told_in_bytes_too() {
+    fn two_sizes_that_look_alike_are_reported_in_bytes_too() {
         let told = |a: u64, b: u64| ByteSize(a).told_apart(ByteSize(b));
         assert_eq!(told(8_069_120, 8_073_216), ["7.6 MiB (8069120 bytes)", "7.6 MiB (8073216 bytes)"]);
         assert_eq!(told(1 << 20, 2 << 20), ["1 MiB", "2 MiB"]);

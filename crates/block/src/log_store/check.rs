@@ -218,7 +218,7 @@ impl Check<'_> {
         let number = shape.segment(place);
         let state = layout.table().get(number.0 as usize).map(|segment| segment.state);
         let is_written = match state {
-            Some(State::Full | State::Closing | State::Leaving) => true,
+            Some(State::Full | State::Closing | State::Retiring) => true,
             Some(State::Open) => layout
                 .heads()
                 .any(|head| head.open.is_some_and(|(open, slot)| open == number && shape.slot(place) < slot)),

@@ -212,7 +212,7 @@ fn on_disk(segment: &Segment) -> SegmentEntry {
         TableState::Free => SegmentState::Free,
         TableState::Open => SegmentState::Open,
         TableState::Next => SegmentState::Next,
-        TableState::Closing | TableState::Full | TableState::Leaving => SegmentState::Full,
+        TableState::Closing | TableState::Full | TableState::Retiring => SegmentState::Full,
         TableState::Cleaned => SegmentState::Cleaned,
         TableState::System => SegmentState::System,
     };

@@ -309,7 +309,7 @@ impl StoreShared {
             if live > Pages(pages) {
                 return Ok(Cleaned::Damaged);
             }
-            state.core.layout.leave(victim.number);
+            state.core.layout.retire(victim.number);
             // Its headers have been read.
             state.core.discards.forget(victim.number);
         }

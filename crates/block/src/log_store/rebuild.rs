@@ -336,7 +336,7 @@ impl<'a> Newest<'a> {
             }
             watch.step(number.0 as usize, core.layout.table().len(), "headers of segments")?;
             let end = match segment.state {
-                State::Full | State::Closing | State::Leaving | State::Cleaned => core.layout.shape().segment_blocks,
+                State::Full | State::Closing | State::Retiring | State::Cleaned => core.layout.shape().segment_blocks,
                 State::Open => open_slot(core, number),
                 State::Free | State::Next | State::System => 0,
             };

@@ -195,7 +195,7 @@ fails(errno.ENOTSUP, h.zero, 4096, 8192, nbd.CMD_FLAG_FAST_ZERO | nbd.CMD_FLAG_N
 }
 
 #[test]
-fn a_failed_flush_is_an_io_error_and_reads_go_on() {
+fn a_failed_flush_is_an_io_error_and_reads_continue() {
     let told = Arc::new(Told::new(ByteSize(SIZE as u64)));
     let served = Served::of(Arc::clone(&told) as _);
     told.fails_flushes.store(true, Ordering::Relaxed);

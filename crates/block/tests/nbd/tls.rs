@@ -313,7 +313,7 @@ fn a_stop_ends_encrypted_connections() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_told() {
+fn certificates_that_cannot_be_used_are_reported() {
     let certificates = Certificates::new();
     let told = |check: bool| Tls::load(certificates.folder(), check).expect_err("they cannot be used").to_string();
     let file = |name: &str| certificates.folder().join(name);

@@ -158,7 +158,7 @@ mod tests {
     const CONFIG: &str = "/etc/umbrella/media.toml";
 
     #[test]
-    fn what_nothing_mounts_at_boot_is_told_how_it_could_be() {
+    fn doctor_says_how_to_mount_at_boot_a_branch_that_nothing_mounts() {
         assert_eq!(told(&[UNIT], CONFIG), ["systemctl enable umbrella@media"]);
         assert!(told(&[], "/root/pool.toml")[0].contains("/root/pool.toml  /srv/media  fuse.umbrella"));
         let comment = ("etc/fstab", "# /root/pool.toml /srv/media fuse.umbrella defaults 0 0\n");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_waits_for_every_branch_or_is_told_which_it_forgets() {
+    fn doctor_names_the_branches_that_a_unit_does_not_wait_for() {
         let drop_in = "etc/systemd/system/umbrella@media.service.d/override.conf";
         let some = (drop_in, "[Unit]\nRequiresMountsFor=/mnt/disk1\n");
         assert!(told(&[ENABLED, UNIT, some], CONFIG)[0].ends_with("`RequiresMountsFor=/mnt/ssd`"));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_fstab_waits_for_every_branch_or_is_told_which_it_forgets() {
+    fn doctor_names_the_branches_that_a_line_of_fstab_does_not_wait_for() {
         let line = |options: &str| format!("/etc/x.toml /srv/media fuse.umbrella {options} 0 0\n");
         let some = line("nofail,x-systemd.requires-mounts-for=/mnt/disk1");
         assert!(told(&[("etc/fstab", &some)], "/etc/x.toml")[0].ends_with(": x-systemd.requires-mounts-for=/mnt/ssd"));

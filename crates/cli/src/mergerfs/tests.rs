@@ -109,7 +109,7 @@ fn the_last_of_two_policies_counts_as_in_mergerfs() {
 }
 
 #[test]
-fn an_option_that_means_nothing_is_told_in_full_and_is_no_line_of_its_own() {
+fn an_option_that_means_nothing_is_reported_in_full_and_is_no_line_of_its_own() {
     let translation = translate("branches=/a:/b,odd\u{1b}[2J=x,category.create=ff", Some("/srv/pool")).unwrap();
     assert_eq!(translation.missing[0].option, "odd\u{1b}[2J=x");
     assert!(!translation.outline.text().contains('\u{1b}'));

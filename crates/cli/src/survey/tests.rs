@@ -197,7 +197,7 @@ fn access_times_stay() {
 }
 
 #[test]
-fn a_branch_that_is_not_there_is_told_and_the_others_are_read() {
+fn a_branch_that_is_missing_is_reported_and_the_others_are_read() {
     let (_dir, mut roots) = roots(&[("a/file", "1"), ("c/file", "22")]);
     roots[1].path = Path::new("/does/not/exist").to_owned();
     let (found, totals) = survey(&roots, Contents::Sizes);

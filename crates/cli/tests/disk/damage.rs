@@ -53,7 +53,7 @@ fn assert_whole_but(device: &Value, data: &[u8], lost: &std::ops::Range<usize>) 
 }
 
 #[test]
-fn a_damaged_pair_goes_on_without_what_is_lost_until_that_is_written_again() {
+fn a_damaged_pair_continues_without_what_is_lost_until_that_is_written_again() {
     let disks = TestDisks::new();
     let (config, data, lost) = damaged(&disks);
     let config = config.as_str();
@@ -145,7 +145,7 @@ fn a_block_of_flash_that_is_damaged_while_it_is_in_use_keeps_nobody_from_detachi
 }
 
 #[test]
-fn taking_apart_a_damaged_pair_goes_on_after_an_interruption() {
+fn taking_apart_a_damaged_pair_continues_after_an_interruption() {
     let disks = TestDisks::new();
     let config = asleep_with(&disks, &bytes(4, MIB));
     damage(&disks);
@@ -164,7 +164,7 @@ fn taking_apart_a_damaged_pair_goes_on_after_an_interruption() {
 }
 
 #[test]
-fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_goes_on() {
+fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_continues() {
     let disks = TestDisks::new();
     let config = disks.asleep();
     let config = config.as_str();
@@ -250,7 +250,7 @@ fn a_flash_that_is_found_again_after_it_was_forgotten_is_freed_and_the_disk_keep
 }
 
 #[test]
-fn who_has_lost_the_flash_is_told_the_way_out_and_not_to_make_a_new_one() {
+fn the_error_of_a_lost_flash_says_what_to_do_and_not_to_make_a_new_one() {
     let disks = TestDisks::new();
     let config = asleep_with(&disks, &bytes(4, MIB));
     let config = config.as_str();

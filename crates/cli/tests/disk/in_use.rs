@@ -137,7 +137,7 @@ fn a_daemon_that_is_still_opening_outlives_its_starter() {
 }
 
 #[test]
-fn reads_that_fail_are_counted_and_told() {
+fn reads_that_fail_are_counted_and_reported() {
     let disks = TestDisks::new();
     let image = image(&disks, "a.img");
     disks.given(&["serve", "--daemon", "--disk", &image, "--name", "a"]);

@@ -165,7 +165,7 @@ fn status_says_of_a_disk_without_a_motor_that_it_does_not_sleep() {
 }
 
 #[test]
-fn only_root_attaches_and_others_are_told_so() {
+fn only_root_attaches_and_others_get_an_error() {
     // Where the program was built may be closed to others. Copied by a program: what this one has open for writing,
     // another test's child may keep, and then it cannot be started.
     let folder = temp_dir("nobody");
@@ -284,7 +284,7 @@ fn a_daemon_that_does_not_answer_hides_no_other_disk() {
 }
 
 #[test]
-fn whoever_attaches_a_disk_at_once_with_others_has_its_device() {
+fn disks_attached_at_the_same_time_get_their_own_devices() {
     let disks = TestDisks::new();
     let config = disks.hybrid("media", "never");
     let config = config.to_str().expect("text");

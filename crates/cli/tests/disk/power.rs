@@ -37,7 +37,7 @@ fn a_disk_says_when_sleeping_pays_and_how_that_is_known() {
 }
 
 #[test]
-fn energies_are_told_with_where_their_watts_come_from_and_a_spin_up_is_timed() {
+fn energies_are_reported_with_where_their_watts_come_from_and_a_spin_up_is_timed() {
     let disks = TestDisks::new();
     let devices =
         ["--disk", "emulated:profile=modern,size=64MiB,speed=100", "--flash", "emulated:profile=sata_ssd,size=16MiB"];

@@ -340,7 +340,7 @@ fn a_file_that_is_neither_image_nor_configuration_is_said_to_be_neither() {
 }
 
 #[test]
-fn a_configuration_that_names_another_scheme_than_the_store_has_is_told_which_counts() {
+fn a_configuration_that_names_another_scheme_than_the_store_has_gets_a_note_which_counts() {
     let disks = TestDisks::new();
     disks.given(&["create", "--kind", "log", "d.img", "--size", "64MiB", "--scheme", "sepgc", "--segment", "1MiB"]);
     let check = |keys: &str| {

@@ -112,7 +112,7 @@ fn a_hybrid_disk_and_a_store_on_one_are_got_out() {
 }
 
 #[test]
-fn a_store_whose_flushed_data_is_damaged_goes_on_without_it_if_asked_to() {
+fn a_store_whose_flushed_data_is_damaged_continues_without_it_if_asked_to() {
     let disks = TestDisks::new();
     disks.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
     disks.given(&["serve", "s.img", "--daemon"]);
@@ -140,7 +140,7 @@ fn a_store_whose_flushed_data_is_damaged_goes_on_without_it_if_asked_to() {
 }
 
 #[test]
-fn a_store_on_a_hybrid_disk_whose_flash_is_damaged_goes_on_without_what_is_lost() {
+fn a_store_on_a_hybrid_disk_whose_flash_is_damaged_continues_without_what_is_lost() {
     let disks = TestDisks::new();
     let [disk, flash] = ["d", "f"].map(|half| text(&disks.path(half)));
     let config = disks.config(
@@ -186,7 +186,7 @@ fn a_store_on_a_hybrid_disk_whose_flash_is_damaged_goes_on_without_what_is_lost(
 }
 
 #[test]
-fn damage_that_the_last_scrub_found_is_told_by_check_until_it_is_written_again() {
+fn damage_that_the_last_scrub_found_is_reported_by_check_until_it_is_written_again() {
     let (disks, data) = made();
     let image = fs::read(disks.path("s.img")).expect("it is there");
     let at = image.chunks(4096).position(|block| block == &data[100 * 4096..][..4096]).expect("it lies somewhere");

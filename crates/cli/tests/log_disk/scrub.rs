@@ -52,7 +52,7 @@ fn a_scrub_of_a_log_store_names_what_is_damaged_and_ends_with_1() {
 }
 
 #[test]
-fn a_scrub_that_is_interrupted_goes_on_where_it_was() {
+fn a_scrub_that_is_interrupted_continues_where_it_was() {
     let disks = TestDisks::new();
     disks.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
     disks.given(&["serve", "s.img", "--daemon"]);

@@ -278,7 +278,7 @@ fn a_file_stays_while_a_mapping_outlives_its_descriptor_and_moves_after_it() {
 }
 
 #[test]
-fn a_reader_goes_on_while_its_file_moves() {
+fn a_reader_continues_while_its_file_moves() {
     in_both_modes(|two| {
         let data = bytes(6, 2 * MIB);
         fs::write(two.join("movie"), &data).unwrap();

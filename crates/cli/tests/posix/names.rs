@@ -241,7 +241,7 @@ fn listing(dir: &OwnedFd) -> Vec<(Vec<u8>, u64, u64)> {
 }
 
 #[test]
-fn a_listing_can_go_on_from_any_place_in_it() {
+fn a_listing_can_continue_from_any_place_in_it() {
     let two = two();
     for i in 0..150 {
         fs::write(two.join(format!("file-{i}")), "").unwrap();

@@ -28,7 +28,7 @@ fn setfacl(acl: &str, path: &Path) {
 }
 
 #[test]
-fn a_write_by_somebody_else_clears_the_setuid_bits() {
+fn a_write_by_another_user_clears_the_setuid_bits() {
     for data in Data::ALL {
         let two = Two::new(data);
         for name in ["suid", "suid.b"] {

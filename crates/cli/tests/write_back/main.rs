@@ -317,7 +317,7 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
 }
 
 #[test]
-fn who_changes_the_policy_is_told_that_the_record_ends() {
+fn a_change_of_policy_reports_that_the_record_ends() {
     let (_disk, pool) = pool("write_back = \"cscan\"");
     let set = |policy: &str| pool.say(["write-back", "set", "disk", policy]);
     let complete = "the record of the previous policy is complete";
@@ -365,7 +365,7 @@ fn a_record_of_a_time_in_which_nothing_was_chosen_says_so() {
 }
 
 #[test]
-fn who_sets_a_policy_is_told_what_holds() {
+fn setting_a_policy_reports_the_limits_in_force() {
     let (_disk, pool) = pool("write_back = \"kernel\"");
     let holds = "branch \"disk\" is written back by \"sweep\", from 4 MiB of dirty data on; writers wait at 16 MiB;";
     eventually("the kernel leaves so much", || {

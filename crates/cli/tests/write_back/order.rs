@@ -85,7 +85,7 @@ fn pages_reach_the_device_in_the_order_of_the_policy() {
 }
 
 #[test]
-fn a_write_back_that_fails_is_counted_and_told_once() {
+fn a_write_back_that_fails_is_counted_and_reported_once() {
     // No metadata lies so far behind.
     let bad = SectorRange::between(Lba(160 * MIB / 512), Lba(250 * MIB / 512));
     let refused = WriteFault::Partial { landed: TornWrite::Nothing, answer: Answer::Error(rustix::io::Errno::IO) };

@@ -131,7 +131,7 @@ fn data_are_what_is_not_discarded_and_the_log_is_as_large_as_the_most_at_a_time(
 }
 
 #[test]
-fn a_version_dies_when_its_block_is_written_again_or_discarded() {
+fn a_version_ends_when_its_block_is_written_again_or_discarded() {
     let requests = vec![
         ask(TraceOp::Write, 7, 1),
         ask(TraceOp::Read, 7, 1),

@@ -373,7 +373,7 @@ fn free_runs(disk: &Ext2) -> usize {
 }
 
 #[test]
-fn aging_ends_when_it_is_told_to() {
+fn aging_stops_on_request() {
     for looks in 0..4 {
         let mut disk = small(4 * GROUP_BLOCKS, false);
         let mut left = looks;

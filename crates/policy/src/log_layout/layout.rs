@@ -110,7 +110,7 @@ pub struct Layout {
     pub(super) cleaned: Vec<(u64, SegmentNo)>,
     pub(super) cleanings: u64,
     /// Segments that wait for a checkpoint to write their map pages elsewhere.
-    pub(super) leaving: u32,
+    pub(super) retiring: u32,
     /// Full segments that the log since the last checkpoint passes through.
     pub(super) fresh: Vec<SegmentNo>,
     /// Segments among them that the checkpoint under way covers.
@@ -160,7 +160,7 @@ impl Layout {
             held: vec![0; all],
             cleaned: Vec::new(),
             cleanings: 0,
-            leaving: 0,
+            retiring: 0,
             fresh: Vec::new(),
             covered: Vec::new(),
             scheme: settings.scheme,
@@ -177,7 +177,7 @@ impl Layout {
                 State::Free => layout.free.add(SegmentNo(number)),
                 State::Cleaned => layout.add_cleaned(SegmentNo(number)),
                 State::System => {}
-                State::Open | State::Next | State::Closing | State::Full | State::Leaving => {
+                State::Open | State::Next | State::Closing | State::Full | State::Retiring => {
                     let stream = segment.stream;
                     layout.hold(stream, true);
                 }
@@ -348,7 +348,7 @@ impl Layout {
     pub fn forget_page(&mut self, place: LogBlock) {
         let number = self.shape.segment(place);
         let segment = &mut self.table[number.0 as usize];
-        if matches!(segment.state, State::Full | State::Leaving) && !segment.fresh {
+        if matches!(segment.state, State::Full | State::Retiring) && !segment.fresh {
             segment.fresh = true;
             self.fresh.push(number);
         }
@@ -356,7 +356,7 @@ impl Layout {
     }
 
     /// All that is live in a segment is pages of the map, which the caller has the next checkpoint write.
-    pub fn leave(&mut self, number: SegmentNo) {
+    pub fn retire(&mut self, number: SegmentNo) {
         let segment = &mut self.table[number.0 as usize];
         if segment.state != State::Full {
             return;
@@ -364,8 +364,8 @@ impl Layout {
         if segment.live == 0 {
             self.reclaim(number);
         } else {
-            segment.state = State::Leaving;
-            self.leaving += 1;
+            segment.state = State::Retiring;
+            self.retiring += 1;
         }
     }
 
@@ -377,7 +377,7 @@ impl Layout {
             segment.live -= 1;
             self.live -= 1;
         }
-        if segment.live == 0 && matches!(segment.state, State::Full | State::Leaving) {
+        if segment.live == 0 && matches!(segment.state, State::Full | State::Retiring) {
             self.reclaim(number);
         }
     }
@@ -479,7 +479,7 @@ impl Layout {
 
     pub(super) fn reclaim(&mut self, number: SegmentNo) {
         let segment = &mut self.table[number.0 as usize];
-        self.leaving -= u32::from(segment.state == State::Leaving);
+        self.retiring -= u32::from(segment.state == State::Retiring);
         segment.state = State::Cleaned;
         let (stream, opened) = (segment.stream, segment.opened);
         self.hold(stream, false);

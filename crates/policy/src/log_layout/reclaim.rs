@@ -96,7 +96,7 @@ impl Layout {
     /// Cleaned segments that wait: for a flush, and for a checkpoint.
     pub fn waiting(&self) -> (u32, u32) {
         let fresh = self.cleaned.iter().filter(|(_, number)| self.table[number.0 as usize].fresh).count();
-        ((self.cleaned.len() - fresh) as u32, fresh as u32 + self.leaving)
+        ((self.cleaned.len() - fresh) as u32, fresh as u32 + self.retiring)
     }
 
     /// Whether some stream cannot go on before a checkpoint.

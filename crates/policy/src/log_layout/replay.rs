@@ -112,7 +112,7 @@ impl Layout {
     /// what took its place. For a log whose map has lost pages; to be called before [`Layout::replay_end`].
     pub fn replay_emptied(&mut self, number: SegmentNo) {
         let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
-        if !matches!(segment.state, State::Full | State::Leaving) {
+        if !matches!(segment.state, State::Full | State::Retiring) {
             return;
         }
         self.live -= u64::from(std::mem::take(&mut segment.live));
@@ -125,7 +125,7 @@ impl Layout {
         let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
         self.live = self.live.saturating_sub(segment.live.into()) + u64::from(live);
         segment.live = live;
-        if live == 0 && matches!(segment.state, State::Full | State::Leaving) {
+        if live == 0 && matches!(segment.state, State::Full | State::Retiring) {
             self.reclaim(number);
         }
     }

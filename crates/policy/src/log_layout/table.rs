@@ -16,7 +16,7 @@ pub enum State {
     /// It holds data and does not change.
     Full,
     /// Only pages of the map are live in it, and the next checkpoint writes them elsewhere.
-    Leaving,
+    Retiring,
     /// Nothing in it is needed any more, but what replaced it may not be durable yet.
     Cleaned,
     /// Not part of the log: checkpoints lie there.

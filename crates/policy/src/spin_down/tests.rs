@@ -306,7 +306,7 @@ fn what_is_no_policy_is_refused_with_what_there_is() {
 }
 
 #[test]
-fn every_policy_and_parameter_stands_in_the_documentation() {
+fn every_policy_and_parameter_is_in_the_documentation() {
     let page = include_str!("../../../../docs/spin-down.md");
     for info in spin_downs() {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", info.name)));

@@ -54,7 +54,7 @@ fn a_claim_without_a_value_is_in_the_output_and_does_not_hold() {
 }
 
 #[test]
-fn a_new_input_stands_beside_and_is_no_claim_of_its_own() {
+fn a_new_input_is_shown_beside_the_claim_and_makes_none() {
     let claims =
         of_figure_4(&[Measured::new("most", 14.0).on("desktop_week"), Measured::new("most", 200.0).on("mine")]);
     assert_eq!(claims.len(), 5);

@@ -83,7 +83,7 @@ fn runs_that_are_all_alike_show_no_gain_loss_order_or_decline() {
 }
 
 #[test]
-fn figure_4_1_tells_times() {
+fn figure_4_1_shows_times() {
     let claims = claims("4.1", |ran| {
         took(match (ran.method, ran.input.contains("total=1B")) {
             ("staging", true) => 90.0,

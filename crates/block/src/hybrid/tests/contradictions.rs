@@ -92,7 +92,7 @@ fn assert_true(device: &dyn BlockDevice, label: &str) {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused_with_a_name_or_told() {
+fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
     for (label, change) in CASES {
         let pair = used();
         change(&pair);

@@ -230,7 +230,7 @@ fn flipped(flash: &dyn BlockDevice, sectors_of_log: &[u64]) -> Memory {
 }
 
 #[test]
-fn what_is_perhaps_lost_is_told_by_the_next_opening_if_one_is_cut_off() {
+fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
     // A header and two blocks each.
     const RECORD: u64 = 24;
     let damages: [&[u64]; 4] =

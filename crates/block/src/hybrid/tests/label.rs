@@ -60,7 +60,7 @@ fn after_a_crash_of_a_disk_that_was_woken_it_is_recognised_until_its_beginning_w
 }
 
 #[test]
-fn a_drain_that_changes_the_beginning_and_is_cut_off_is_no_change_by_somebody_else() {
+fn a_drain_that_changes_the_beginning_and_is_cut_off_is_no_change_by_another_user() {
     let (pair, hybrid) = asleep();
     hybrid.drain().expect("the disk is well");
     drop(hybrid);

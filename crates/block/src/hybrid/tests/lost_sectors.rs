@@ -55,7 +55,7 @@ fn assert_holds(hybrid: &dyn BlockDevice, lost: &[u64]) {
 }
 
 #[test]
-fn a_damaged_pair_goes_on_and_what_is_lost_is_an_error_also_after_restarts() {
+fn a_damaged_pair_continues_and_what_is_lost_is_an_error_also_after_restarts() {
     let pair = skipped();
     for _ in 0..2 {
         let hybrid = pair.open(by_hand(Algorithm::Whole));
@@ -206,7 +206,7 @@ fn a_list_that_is_full_refuses_a_write_that_would_split_it_and_takes_others() {
 }
 
 #[test]
-fn a_disk_with_lost_sectors_is_not_called_whole_alone_and_says_so_to_who_copies_it() {
+fn a_disk_with_lost_sectors_is_not_whole_by_itself_and_its_copy_reports_it() {
     let pair = skipped();
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(hybrid.first_extent(range(80, 100)).expect("it is known").1, crate::device::Allocation::Data);

@@ -69,7 +69,7 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
 }
 
 #[test]
-fn what_a_later_record_holds_as_well_is_not_told_as_lost() {
+fn what_a_later_record_holds_as_well_is_not_reported_as_lost() {
     let pair = Pair::new(DISK);
     let hybrid = asleep(&pair);
     (0..10).for_each(|number| write_block(&hybrid, number));

@@ -42,7 +42,7 @@ fn data_that_changes_in_the_flash_is_an_error_and_whole_again_when_it_is_written
 }
 
 #[test]
-fn a_drain_goes_on_around_damaged_blocks_which_are_lost_until_they_are_written_again() {
+fn a_drain_continues_around_damaged_blocks_which_are_lost_until_they_are_written_again() {
     for algorithm in [Algorithm::Alg1, Algorithm::Alg2, Algorithm::Alg3, Algorithm::Alg4, Algorithm::Whole] {
         let pair = Pair::new(DISK);
         let hybrid = pair.open(by_hand(algorithm));

@@ -222,7 +222,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn what_contradicts_itself_is_refused_with_a_name_or_told() {
+fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
     let (whole, held) = closed();
     let mut failed = Vec::new();
     for (label, change) in CASES {

@@ -31,7 +31,7 @@ fn losses(device: &Arc<dyn BlockDevice>) -> Vec<Loss> {
 }
 
 #[test]
-fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written() {
+fn a_damaged_record_before_the_last_flush_is_reported_and_the_store_is_not_written() {
     let (bytes, at) = killed(|store| write(store, 0..45, Durability::Through), 24);
     let whole: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
     assert_eq!(losses(&whole), []);
@@ -52,7 +52,7 @@ fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written()
 }
 
 #[test]
-fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_goes_on_and_says_so() {
+fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_continues_and_says_so() {
     let work = |store: &LogStore| {
         write(store, 0..450, Durability::Cached);
         store.flush().expect("memory does not fail");
@@ -94,7 +94,7 @@ fn ended_with_a_flush(device: &Arc<dyn BlockDevice>) -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_told_once() {
+fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_reported_once() {
     // The first chunk after an opening has another version.
     let (bytes, at) = ended_with_a_flush(&made(80, "r_lfs"));
     let first = killed(|store| write(store, 0..1, Durability::Through), 0);
@@ -358,7 +358,7 @@ fn a_garbled_end_of_a_segment_and_all_of_the_next_hide_nothing_that_was_flushed(
 }
 
 #[test]
-fn of_a_log_that_goes_on_for_long_the_first_chunks_are_kept_and_the_marks_of_all() {
+fn of_a_log_that_continues_for_long_the_first_chunks_are_kept_and_the_marks_of_all() {
     let last = 3 * MOST_CHUNKS as u64;
     let mut behind = ChunksBehind::default();
     for number in (1..=last).rev() {

@@ -193,7 +193,7 @@ fn a_store_whose_checkpoints_move_when_it_grows_has_two_of_them_at_once() {
 }
 
 #[test]
-fn writes_that_are_held_back_go_on_one_after_the_other() {
+fn writes_that_are_held_back_continue_one_after_the_other() {
     let begun = std::time::Instant::now();
     let after = |millis| begun + Duration::from_millis(millis);
     let mut held = WriteThrottle::new(begun);
@@ -233,7 +233,7 @@ fn a_discard_of_what_is_not_there_changes_nothing() {
 }
 
 #[test]
-fn a_device_that_is_a_little_too_small_is_told_how_little() {
+fn the_error_of_a_device_that_is_a_little_too_small_says_how_many_bytes_are_missing() {
     let create_on = |bytes: u64| {
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(bytes)));
         create(device, "disk", &small("r_lfs"))

@@ -121,7 +121,7 @@ fn a_discard_after_an_opening_whose_checkpoint_is_gone_is_not_forgotten() {
 }
 
 #[test]
-fn what_was_flushed_around_a_checkpoint_that_is_gone_is_there_or_told() {
+fn what_was_flushed_around_a_checkpoint_that_is_gone_is_there_or_reported() {
     let mut seen = std::collections::BTreeMap::new();
     for (seed, more) in (0..12).flat_map(|seed| [0, 5, 40, 200, 700].map(|more| (seed, more))) {
         let device = made(60, "r_lfs");

@@ -114,7 +114,7 @@ fn assert_all_is_read(store: &LogStore, blocks: u64) {
 }
 
 #[test]
-fn a_page_that_is_misread_once_is_read_again_and_nothing_is_told() {
+fn a_page_that_is_misread_once_is_read_again_and_nothing_is_reported() {
     for misread in misreads() {
         let (store, blocks) = unreliable(|rule| rule.first(1), misread);
         assert_all_is_read(&store, blocks);
@@ -267,7 +267,7 @@ fn crashed() -> (Vec<u8>, BlockNo, u64) {
 }
 
 #[test]
-fn when_the_log_goes_on_in_a_damaged_page_the_page_is_rebuilt_and_told() {
+fn when_the_log_continues_in_a_damaged_page_the_page_is_rebuilt_and_reported() {
     let (mut bytes, page, blocks) = crashed();
     bytes[page.0 as usize * 4096 + 99] ^= 4;
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));

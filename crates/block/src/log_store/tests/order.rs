@@ -263,7 +263,7 @@ fn what_is_flushed_while_a_checkpoint_is_written_is_found_if_it_never_counts() {
 }
 
 #[test]
-fn the_clock_goes_on_after_a_crash_where_it_stood() {
+fn the_clock_continues_after_a_crash_where_it_stood() {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     write(&store, 0..40, 1);

@@ -61,7 +61,7 @@ fn checkpoints(bytes: &[u8]) -> [usize; 2] {
 }
 
 #[test]
-fn a_whole_store_is_got_out_whole_and_nothing_is_told() {
+fn a_whole_store_is_got_out_whole_and_nothing_is_reported() {
     for seed in 0..3 {
         let (bytes, truth) = after_random_work(seed, 130);
         assert_eq!(got_out(&bytes).expect("it is whole"), (truth.clone(), vec![None; truth.len()], 0), "seed {seed}");
@@ -176,7 +176,7 @@ fn a_page_that_is_rebuilt_without_a_doubt_is_mended_by_the_opening() {
 }
 
 #[test]
-fn whatever_structure_is_damaged_what_is_not_told_is_right() {
+fn whatever_structure_is_damaged_what_is_not_reported_as_lost_is_right() {
     for seed in 0..3 {
         let (bytes, truth) = after_random_work(seed, 80);
         let [first, second] = checkpoints(&bytes);
@@ -209,7 +209,7 @@ fn whatever_structure_is_damaged_what_is_not_told_is_right() {
 }
 
 #[test]
-fn a_flipped_byte_anywhere_in_the_log_is_told_or_changes_nothing() {
+fn a_flipped_byte_anywhere_in_the_log_is_reported_or_changes_nothing() {
     let (bytes, truth) = after_random_work(9, 80);
     let first = superblock(&bytes).first.0 as usize;
     let headers: Vec<usize> =
@@ -231,7 +231,7 @@ fn a_flipped_byte_anywhere_in_the_log_is_told_or_changes_nothing() {
 }
 
 #[test]
-fn a_page_and_a_header_damaged_together_are_told() {
+fn a_page_and_a_header_damaged_together_are_reported() {
     let (bytes, truth) = after_random_work(4, 130);
     let first = superblock(&bytes).first.0 as usize;
     let page = pages(&bytes)[0];
@@ -346,7 +346,7 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
 }
 
 #[test]
-fn a_damaged_block_is_told_with_an_older_copy_or_none() {
+fn a_damaged_block_is_reported_with_an_older_copy_or_none() {
     let device = made(80, "r_lfs");
     let store = open(&device, by_hand());
     store.write(Lba(0), &numbered(1), Durability::Through).expect("there is room");
@@ -364,7 +364,7 @@ fn a_damaged_block_is_told_with_an_older_copy_or_none() {
 }
 
 #[test]
-fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_told() {
+fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_reported() {
     let device = made(80, "r_lfs");
     let store = open(&device, by_hand());
     for block in 0..20 {
@@ -409,7 +409,7 @@ enum Part {
 }
 
 #[test]
-fn a_flushed_discard_behind_the_damaged_end_is_told() {
+fn a_flushed_discard_behind_the_damaged_end_is_reported() {
     let bytes = killed_and_damaged(30, Part::Data, |store, write| {
         write(30, 31);
         write(4, 104);
@@ -428,7 +428,7 @@ fn a_flushed_discard_behind_the_damaged_end_is_told() {
 }
 
 #[test]
-fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_told() {
+fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_reported() {
     // Block 3 was written before; block 30 was not.
     for (block, expected) in [(3, (4, Some(DoubtReason::OldOrDiscarded))), (30, (0, Some(DoubtReason::MaybeLost)))] {
         let bytes = killed_and_damaged(block, Part::Header, |_, write| {
@@ -443,7 +443,7 @@ fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_told() {
 }
 
 #[test]
-fn what_is_left_of_a_device_that_was_cut_is_got_out_and_told() {
+fn what_is_left_of_a_device_that_was_cut_is_got_out_and_reported() {
     let (bytes, truth) = after_random_work(6, 130);
     let blocks = bytes.len() / 4096;
     for left in [blocks - 1, blocks * 3 / 4, blocks / 2 + 1, blocks / 3] {

@@ -346,7 +346,7 @@ fn a_moment_says_whether_its_states_are_others() {
 }
 
 #[test]
-fn states_of_an_earlier_moment_keep_their_contents_while_the_walk_goes_on() {
+fn states_of_an_earlier_moment_keep_their_contents_while_the_walk_continues() {
     let mut recorded = RecordedWrites::default();
     recorded.write(0, "a");
     recorded.write_through(0, "b");

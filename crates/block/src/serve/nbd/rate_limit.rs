@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_and_then_one_in_ten_seconds_with_the_number_of_the_others() {
+    fn the_first_is_logged_and_then_one_in_ten_seconds_with_the_number_of_the_others() {
         let (begin, mut last) = (Instant::now(), Last::default());
         let told: Vec<_> = (0..25).map(|second| last.admit_report(begin + Duration::from_secs(second))).collect();
         let wanted: Vec<_> =

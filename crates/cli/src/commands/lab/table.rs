@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_little_of_the_policies_is_told_below() {
+    fn a_note_below_the_table_says_that_the_runs_depend_little_on_the_policies() {
         let drained = |share: u64, threshold: u64| {
             let because =
                 WrittenBecause { drained: share, threshold, expired: 100 - share - threshold, ..Default::default() };

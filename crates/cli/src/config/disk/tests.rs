@@ -346,7 +346,7 @@ fn a_device_on_the_command_line_is_a_path_or_a_kind_with_keys() {
 }
 
 #[test]
-fn mistakes_in_a_device_on_the_command_line_are_told_with_their_place() {
+fn mistakes_in_a_device_on_the_command_line_are_reported_with_their_place() {
     for (text, message) in [
         ("memory", "--disk:1:1: a device of kind \"memory\" needs \"size\""),
         (

@@ -109,7 +109,7 @@ fn list(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn figure_8_is_read_as_it_stands() {
+fn figure_8_is_read_as_it_is() {
     let spec = read_text(FIGURE_8).unwrap().spec;
     assert_eq!(spec.mount, Path::new("/srv/pool"));
     assert_eq!(spec.rules.default, ["disk"]);

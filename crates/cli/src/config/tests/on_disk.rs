@@ -86,7 +86,7 @@ fn a_mount_point_inside_a_branch_is_an_error() {
 }
 
 #[test]
-fn oddities_are_told_and_are_no_errors() {
+fn oddities_are_reported_and_are_no_errors() {
     let dir = place();
     let (_, findings) = look_at(dir.path(), "nowhere", "a", "gone").unwrap();
     let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
@@ -97,7 +97,7 @@ fn oddities_are_told_and_are_no_errors() {
 }
 
 #[test]
-fn branches_on_one_file_system_are_told_unless_one_of_them_is_offline() {
+fn branches_on_one_file_system_are_reported_unless_one_of_them_is_offline() {
     let dir = place();
     let shown = dir.path().display();
     let file = dir.path().join("pool.toml");
@@ -114,7 +114,7 @@ fn branches_on_one_file_system_are_told_unless_one_of_them_is_offline() {
 }
 
 #[test]
-fn a_min_free_of_a_few_bytes_is_told() {
+fn a_min_free_of_a_few_bytes_is_reported() {
     let dir = place();
     let shown = dir.path().display();
     let file = dir.path().join("pool.toml");
@@ -130,7 +130,7 @@ fn a_min_free_of_a_few_bytes_is_told() {
 }
 
 #[test]
-fn a_staging_area_that_cannot_be_used_is_told() {
+fn a_staging_area_that_cannot_be_used_is_reported() {
     let dir = place();
     let shown = dir.path().display();
     let file = dir.path().join("pool.toml");
@@ -181,7 +181,7 @@ fn the_mount_point_is_known_by_its_real_path() {
 }
 
 #[test]
-fn rules_that_can_place_nothing_are_told() {
+fn rules_that_can_place_nothing_are_reported() {
     let dir = place();
     let shown = dir.path().display();
     let text = format!(
@@ -204,7 +204,7 @@ fn rules_that_can_place_nothing_are_told() {
 }
 
 #[test]
-fn a_mount_point_that_holds_something_is_told() {
+fn a_mount_point_that_holds_something_is_reported() {
     let dir = place();
     std::fs::write(dir.path().join("mount/hidden"), "").unwrap();
     let (config, findings) = look_at(dir.path(), "mount", "a", "b").unwrap();
@@ -213,7 +213,7 @@ fn a_mount_point_that_holds_something_is_told() {
 }
 
 #[test]
-fn a_pattern_that_begins_with_the_mount_point_is_told() {
+fn a_pattern_that_begins_with_the_mount_point_is_reported() {
     let dir = place();
     let shown = dir.path().canonicalize().unwrap();
     let shown = shown.display();
@@ -230,7 +230,7 @@ fn a_pattern_that_begins_with_the_mount_point_is_told() {
 }
 
 #[test]
-fn a_pattern_that_looks_like_a_directory_is_told() {
+fn a_pattern_that_looks_like_a_directory_is_reported() {
     let dir = place();
     let shown = dir.path().canonicalize().unwrap();
     let shown = shown.display();

@@ -166,8 +166,8 @@ impl Driver {
                 Some(Owner::Page(page)) => self.map.mark_dirty(page),
             }
         }
-        self.layout.leave(victim);
-        assert!(matches!(self.layout.table()[victim.0 as usize].state, State::Cleaned | State::Leaving));
+        self.layout.retire(victim);
+        assert!(matches!(self.layout.table()[victim.0 as usize].state, State::Cleaned | State::Retiring));
     }
 
     /// What an engine does until a write finds room; panics if it never does.

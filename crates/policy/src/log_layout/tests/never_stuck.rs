@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_store_that_is_full_to_the_promised_size_goes_on(
+    fn a_store_that_is_full_to_the_promised_size_continues(
         scheme in a_scheme(),
         victim in a_victim(),
         live in any::<bool>(),

@@ -65,7 +65,7 @@ fn a_list_is_complete() {
 }
 
 #[test]
-fn default_stands_for_the_default_list_and_any_for_all_that_is_left() {
+fn default_means_the_default_list_and_any_means_all_other_branches() {
     assert_eq!(new(&open_list(), &[ROOMY, FULL, FULL, ROOMY]), Choice::Place(DISK));
     assert_eq!(new(&open_list(), &[FULL, FULL, FULL, ROOMY]), Choice::Place(SPARE));
     assert_eq!(new(&open_list(), &[FULL; 4]), Choice::NoRoom);

@@ -39,7 +39,7 @@ fn tesa_figure_2_long_segments_first_and_then_the_fullest_zone() {
 }
 
 #[test]
-fn tesa_figure_2_without_a_threshold_goes_on_by_segments() {
+fn tesa_figure_2_without_a_threshold_continues_by_segments() {
     let mut policy = policy("zone_segment:zone=100KiB,alpha=1");
     dirty_blocks(&mut policy, (50..75).step_by(2));
     dirty_blocks(&mut policy, [125, 126, 127, 128, 129, 131, 132, 133, 134, 135, 136, 138, 139]);
@@ -273,7 +273,7 @@ fn mram_segments_of_the_hybrid_end_at_the_border_of_the_zone() {
 }
 
 #[test]
-fn cscan_goes_on_where_it_ended_and_begins_again_after_the_last_block() {
+fn cscan_continues_where_it_ended_and_begins_again_after_the_last_block() {
     let mut policy = policy("cscan");
     dirty_blocks(&mut policy, [10, 11, 12, 30, 50]);
     assert_eq!(select_blocks(&mut policy, 2), [10, 11]);

@@ -55,7 +55,7 @@ fn a_chunk_ends_in_its_segment() {
 }
 
 #[test]
-fn a_stream_goes_on_in_another_segment_that_exists() {
+fn a_stream_continues_in_another_segment_that_exists() {
     assert_eq!(changed(12, &[0xff; 4]).map(|header| header.next), Ok(None));
     assert_eq!(field(changed(12, &[64, 0, 0, 0])), Field::NextSegment);
     assert_eq!(field(changed(12, &[1, 0, 0, 0])), Field::NextSegment, "its own");
@@ -88,7 +88,7 @@ fn entries_speak_of_blocks_that_exist() {
 }
 
 #[test]
-fn a_dead_entry_says_nothing() {
+fn a_dead_entry_holds_no_block_checksum_or_value() {
     assert_eq!(one_entry(0, 0, 0, 0).map(|header| header.entries), Ok(vec![Entry::Dead]));
     assert_eq!(field(one_entry(0, 1, 0, 0)), Field::EntryBlock(0));
     assert_eq!(field(one_entry(0, 0, 1, 0)), Field::EntryChecksum(0));
