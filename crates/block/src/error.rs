@@ -77,7 +77,7 @@ pub enum BlockError {
         /// Why.
         source: Arc<io::Error>,
     },
-    /// An earlier failure made it unsafe to go on writing.
+    /// An earlier failure made it unsafe to continue writing.
     #[error("{device} refuses writes since an earlier {operation} failed: {reason}")]
     Poisoned {
         /// Which device.
@@ -95,7 +95,7 @@ impl BlockError {
         BlockError::Io { device: Arc::clone(device), operation, range, source: Arc::new(source) }
     }
 
-    /// A state that cannot be: nothing goes on as if it were sound.
+    /// An impossible state, which is never treated as sound.
     pub(crate) fn impossible(device: &str, operation: Operation, what: &'static str) -> BlockError {
         let defect = format!("{what}: a defect of this program, please report it");
         BlockError::io(&device.into(), operation, None, io::Error::other(defect))

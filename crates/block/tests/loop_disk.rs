@@ -274,7 +274,7 @@ impl BlockDevice for Gate {
         self.open.notify_all();
         let closed = |_: &mut u64| self.most.load(Ordering::Relaxed) < self.needed.load(Ordering::Relaxed);
         if self.open.wait_while_for(&mut inside, closed, Duration::from_secs(60)).timed_out() {
-            // Too little company: all go on alone, and the test sees how many there were.
+            // Too little company: all continue alone, and the test sees how many there were.
             self.needed.store(0, Ordering::Relaxed);
         }
         *inside -= 1;

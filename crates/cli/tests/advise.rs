@@ -158,7 +158,7 @@ fn random_writes_get_a_policy_that_is_confirmed_and_lines_that_check_accepts() {
 
 #[test]
 fn on_random_writes_to_one_file_no_policy_is_better_than_the_kernel() {
-    // The kernel goes on where it stopped, around the file. Were it to begin anew each time, all would wait for
+    // The kernel continues where it stopped, around the file. Were it to begin anew each time, all would wait for
     // minutes.
     let mut random = 1_u64;
     let (_folder, path) = trace((0..15_000_u64).map(|number| {

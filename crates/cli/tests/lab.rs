@@ -1061,7 +1061,7 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     let text = given(figure("4").arg("--trace").arg(&path).arg("--json"));
     let claims: Vec<Value> = serde_json::from_str(&text).expect("JSON");
     let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split('.').next()).expect("a name");
-    // Five inputs are in the list of claims; a trace of one's own stands beside.
+    // Five inputs are in the list of claims; a trace of your own is shown beside them.
     assert_eq!(claims.len(), 5, "{text}");
     assert!(claims[0]["measured"].is_number(), "{text}");
     assert_eq!(claims[0]["new_inputs"][0]["input"], *name, "{text}");

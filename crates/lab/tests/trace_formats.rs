@@ -264,7 +264,7 @@ fn what_blkparse_prints_beside_requests_is_read_over() {
         "8,0 0 1 0.0 77 UT N [x] 3",
         "8,1 0 1 0.0 77 A W 4096 + 8 <- (8,0) 2048",
         "8,0 0 0 0.0 0 m N cfq1234 alloced, 8,0 Q W 5 + 8 [x]",
-        // What stands around them.
+        // What is around them.
         "Input file sda.blktrace.0 added",
         "smartd (77)\n Reads Queued: 1, 4KiB\nkworker/0:1 x (78, ...)\n Reads Queued: 1, 4KiB",
         "CPU0 (8,0):\n Reads Queued: 1, 4KiB\n\nTotal (8,0):\n Reads Queued: 1, 4KiB",

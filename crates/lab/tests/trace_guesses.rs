@@ -5,7 +5,7 @@ use std::io::Cursor;
 use proptest::prelude::*;
 use umbrella_lab::trace::{self, Format, OpenOptions, TraceError};
 
-/// What stands before the lines of a format that needs it.
+/// What is before the lines of a format that needs it.
 fn header(format: Format) -> &'static str {
     match format {
         Format::Fio2 => "fio version 2 iolog\n",

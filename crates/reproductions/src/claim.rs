@@ -193,7 +193,7 @@ fn tenths(value: f64) -> String {
     if tenths == 0.0 { "0".to_owned() } else { tenths.to_string() }
 }
 
-/// How a measured value stands to a published one.
+/// How a measured value compares to a published one.
 pub(crate) fn evaluate(published: f64, measured: f64, expect: Expect) -> Verdict {
     // Nothing has the sign of nothing only.
     let same_sign = published == 0.0 || published * measured > 0.0;

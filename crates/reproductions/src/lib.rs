@@ -1,7 +1,7 @@
 //! The papers' figures, run again: for each claim the published value, ours, and whether it holds.
 //!
 //! One folder a paper, one function a figure or table. Parameters come from the papers' text and from datasheets. Where
-//! the text is silent, the assumption stands beside the figure. A claim that does not hold is reported as such.
+//! the text is silent, the assumption is shown beside the figure. A claim that does not hold is reported as such.
 //!
 //! A figure lists its runs as [`Cell`]s and judges their outcomes. So all runs of a paper go through one pool of
 //! threads, with one progress bar.

@@ -3,7 +3,7 @@
 /// Longer words are not compared: a hostile file could make it slow, and nobody means them.
 const LONGEST: usize = 64;
 
-/// ` (did you mean "zone"?)`, to go on with in an error; empty when no known word is near.
+/// ` (did you mean "zone"?)`, to append to an error; empty when no known word is near.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |known| format!(" (did you mean \"{known}\"?)"))
 }

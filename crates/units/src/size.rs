@@ -27,11 +27,11 @@ pub enum Amount {
 pub struct ParseSizeError {
     /// What was given.
     pub input: String,
-    /// What is wrong with it.
+    /// The cause.
     pub wrong: WrongSize,
 }
 
-/// What is wrong with a size.
+/// An error in a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrongSize {
     /// It is none.

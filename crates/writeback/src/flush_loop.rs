@@ -55,7 +55,7 @@ pub(crate) struct Run {
 }
 
 /// Joins pages that follow each other in a file and on the disk, however they were mixed with others' (where files grow
-/// side by side, their expected places overlap). A run stands where its first page stood.
+/// side by side, their expected places overlap). A run is where its first page stood.
 pub(crate) fn join(pages: &[DirtyPage]) -> Vec<Run> {
     let mut ordered: Vec<(usize, &DirtyPage)> = pages.iter().enumerate().collect();
     ordered.sort_unstable_by_key(|(_, dirty)| dirty.page);
@@ -100,7 +100,7 @@ struct FlushLoop<'a> {
     sent: VecDeque<Sent>,
     sent_pages: Pages,
     looked: Instant,
-    /// Where the next comparison of files goes on, and of pages.
+    /// Where the next comparison of files continues, and of pages.
     from: FileId,
     from_page: PageKey,
 }

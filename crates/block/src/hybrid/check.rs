@@ -33,7 +33,7 @@ pub struct PairReport {
     pub cached_zeroes: ByteSize,
     /// Bytes ever written to the flash.
     pub flash_written: ByteSize,
-    /// Whether a record was being written when it ended; nobody was told that it was durable.
+    /// Whether a record was being written when it ended; no flush reported it as durable.
     pub torn: bool,
     /// The damage; `None` when all is well.
     pub damage: Option<String>,

@@ -332,7 +332,7 @@ impl HybridShared {
 }
 
 impl UnreadableBlocks {
-    /// Counts one. An error if there are too many to go on.
+    /// Counts one. An error if there are too many to continue.
     fn note(&mut self, error: HybridError) -> Result<(), HybridError> {
         let first = self.first.get_or_insert(error);
         self.count += 1;

@@ -330,7 +330,7 @@ impl Hybrid {
         &self.perhaps_lost
     }
 
-    /// What it did, and how it stands.
+    /// Its counters and its state.
     pub fn stats(&self) -> HybridStats {
         let state = self.shared.state.lock();
         let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);

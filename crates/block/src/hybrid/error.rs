@@ -61,7 +61,7 @@ pub enum HybridError {
     NoSuperblock {
         /// The flash.
         flash: String,
-        /// What is wrong with the first copy.
+        /// The error in the first copy.
         first: Damage,
         /// And with the second.
         second: Damage,
@@ -81,7 +81,7 @@ pub enum HybridError {
     NoTag {
         /// The disk.
         disk: String,
-        /// What is wrong with the first copy.
+        /// The error in the first copy.
         first: Damage,
         /// And with the second.
         second: Damage,
@@ -97,7 +97,7 @@ pub enum HybridError {
         flash: String,
         /// Its flash.
         wanted: Uuid,
-        /// What is wrong with the first copy of the superblock.
+        /// The error in the first copy of the superblock.
         damage: Damage,
     },
     /// The disk has no tag, and the flash has the log of a disk of its size.
@@ -242,7 +242,7 @@ pub enum HybridError {
         sequence: RecordNo,
         /// Where it should be.
         at: LogSector,
-        /// What is wrong.
+        /// The cause.
         fault: Fault,
         /// What it held, as far as that is known.
         range: Option<SectorRange>,
@@ -323,7 +323,7 @@ pub enum HybridError {
     Closed,
 }
 
-/// What is wrong with a half that has no label, or a damaged one.
+/// An error in a half that has no label, or a damaged one.
 fn without_label(device: &str, half: &str, first: Damage, second: Damage) -> String {
     let other = other_copy(first, second);
     if Damage::is_of_label(first, second) {
@@ -333,7 +333,7 @@ fn without_label(device: &str, half: &str, first: Damage, second: Damage) -> Str
     }
 }
 
-/// What is wrong with the second copy of a label, if that is something else.
+/// The error in the second copy of a label, if that is something else.
 fn other_copy(first: Damage, second: Damage) -> String {
     if first == second { String::new() } else { format!("; its copy: {second}") }
 }

@@ -11,11 +11,11 @@
 //! The first record that does not count ends the log. Usually it was being written when power was lost, and nobody was
 //! told that it was durable. But if the superblock, or a record behind it, says that it had been durable (the certain
 //! mark), it was damaged later, and its contents are lost. An opening refuses that ([`recover`]); [`super::survey`]
-//! goes on behind it.
+//! continues behind it.
 //!
 //! Between these two cases is a record that a flush had promised (the promised mark), when it is unknown whether that
 //! flush was answered. Its contents are perhaps lost: that is reported, a filler is written in its place, and the log
-//! goes on behind it.
+//! continues behind it.
 //!
 //! Of two consecutive records the second says what the first held. For the last record only the remains of its own
 //! header are left to go by. Only marks of the last opening count here: nobody was promised what an earlier one left
@@ -64,7 +64,7 @@ pub(super) enum LostDurability {
     Open,
 }
 
-/// Damaged records that were durable, or perhaps reported as durable. The log goes on behind them.
+/// Damaged records that were durable, or perhaps reported as durable. The log continues behind them.
 pub(super) struct Gap {
     /// Where the first of them should be.
     pub(super) at: LogSector,
@@ -79,7 +79,7 @@ pub(super) struct Gap {
     pub(super) sums: Vec<LogChecksum>,
     /// What they held.
     pub(super) losses: Losses,
-    /// Where the log goes on.
+    /// Where the log continues.
     behind: Option<Expected>,
 }
 
@@ -182,7 +182,7 @@ impl Walk<'_> {
         Ok(Gap { fillers: None, losses, behind: None, ..gap_at(expected, LostDurability::Kept) })
     }
 
-    /// If a flush had promised the record, and the log can go on behind it.
+    /// If a flush had promised the record, and the log can continue behind it.
     fn open_gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Option<Gap>, HybridError> {
         let last = self.scanner.superblock.epoch;
         let own = unfit.header.as_ref().filter(|header| header.epoch == last);

@@ -1,4 +1,4 @@
-//! What a hybrid disk did and how it stands.
+//! The counters and the state of a hybrid disk.
 
 use serde::Serialize;
 use umbrella_units::{ByteSize, Nanos};
@@ -17,7 +17,7 @@ pub enum Motion {
     Starting,
 }
 
-/// What a hybrid disk did since it was opened, and how it stands.
+/// The counters of a hybrid disk since it was opened, and its state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HybridStats {
     /// What the disk does.

@@ -83,7 +83,7 @@ impl BlockChecksums {
         }
     }
 
-    /// Where to go on following the chunks of a segment, to get to a place.
+    /// Where to continue following the chunks of a segment, to get to a place.
     pub(super) fn followed(&self, shape: Shape, at: LogBlock) -> LogBlock {
         let known = self.segments.get(shape.segment(at).0 as usize).and_then(Option::as_ref);
         LogBlock(at.0 - u64::from(shape.slot(at)) + u64::from(known.map_or(0, |known| known.followed)))

@@ -109,7 +109,7 @@ pub(super) struct StoreState {
 /// the cleaner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriteThrottle {
-    /// When the last of them goes on.
+    /// When the last of them continues.
     until: Instant,
 }
 
@@ -118,7 +118,7 @@ impl WriteThrottle {
         WriteThrottle { until: now }
     }
 
-    /// When a write goes on that has to wait so long behind those before it.
+    /// When a write continues that has to wait so long behind those before it.
     pub(super) fn turn(&mut self, now: Instant, delay: Duration) -> Instant {
         self.until = self.until.max(now) + delay;
         self.until

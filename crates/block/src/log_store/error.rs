@@ -28,7 +28,7 @@ pub enum LogStoreError {
     Checkpoints {
         /// The device.
         device: String,
-        /// What is wrong with the first.
+        /// The error in the first.
         first: Box<FormatError>,
         /// And with the second.
         second: Box<FormatError>,
@@ -68,10 +68,10 @@ pub enum LogStoreError {
         /// Why.
         source: BlockError,
     },
-    /// The log goes on in a page of the map that cannot be used, and that cannot be rebuilt whole.
+    /// The log continues in a page of the map that cannot be used, and that cannot be rebuilt whole.
     #[error("{source}; the place of {blocks} of them is unknown")]
     Doubtful {
-        /// What is wrong with the page.
+        /// The error in the page.
         source: Box<LogStoreError>,
         /// Blocks in doubt.
         blocks: u64,
@@ -88,7 +88,7 @@ pub enum LogStoreError {
         page: MapPageNo,
         /// Where it should be.
         place: LogBlock,
-        /// What is wrong.
+        /// The cause.
         source: Box<FormatError>,
     },
     /// A block is not what was written.

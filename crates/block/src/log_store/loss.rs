@@ -22,7 +22,7 @@ pub struct Loss {
     pub first: Sequence,
     /// The last one that had been flushed, or promised.
     pub last: Sequence,
-    /// Whether they had been flushed. If not, the store ended while it flushed them, and perhaps nobody was told that
+    /// Whether they had been flushed. If not, the store ended while it flushed them, and perhaps no flush reported that
     /// they are durable.
     pub is_certain: bool,
     /// Blocks that were written or discarded in them, as far as they are known, in order.

@@ -13,7 +13,7 @@
 //! A page that cannot be read is rebuilt in the same way, but only once. If that leaves a block in doubt, none is
 //! skipped: the disk may read it later.
 //!
-//! Threads that need such a page wait, and the log reports progress every ten seconds. All others go on, as long as
+//! Threads that need such a page wait, and the log reports progress every ten seconds. All others continue, as long as
 //! there is room.
 
 use parking_lot::MutexGuard;

@@ -14,7 +14,7 @@ use crate::error::BlockError;
 /// The most runs of blocks that are listed.
 pub(super) const MOST_RUNS: usize = 32;
 
-/// What is wrong.
+/// The cause.
 #[derive(Debug, Clone)]
 pub enum Problem {
     /// A copy of the superblock is damaged or old; the next opening mends it.

@@ -114,7 +114,7 @@ enum HeaderScope {
     All,
 }
 
-/// Says how far a rebuild is, since it may take long, and whether it is to go on.
+/// Says how far a rebuild is, since it may take long, and whether it should continue.
 struct RebuildProgress<'a> {
     store: &'a str,
     goes_on: &'a dyn Fn() -> bool,

@@ -161,7 +161,7 @@ impl LoopFile {
         }
     }
 
-    /// Takes the file away; fails, and goes on serving it, while it is open.
+    /// Takes the file away; fails, and continues serving it, while it is open.
     pub fn unmount(&mut self) -> Result<(), LoopFileError> {
         let Some(thread) = &self.thread else {
             return Ok(());

@@ -170,7 +170,7 @@ fn a_client_that_stops_in_the_middle_of_a_write_is_let_go() {
 
 #[test]
 fn clients_that_stop_in_the_middle_do_not_keep_the_memory() {
-    // Room for two of the largest transfers, wanted by four clients who do not go on.
+    // Room for two of the largest transfers, wanted by four clients who do not continue.
     let served = served(SHORT);
     let mut stuck: Vec<_> = (0..4).map(|_| Client::transmitting(&served.socket(), "told")).collect();
     for client in &mut stuck {

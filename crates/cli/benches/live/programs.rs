@@ -135,7 +135,7 @@ fn run_until(command: &mut Command, input: &str, mark: &str, look: impl FnOnce()
     }
     let pidfd = host::watch(&child)?;
     let looked = if printed.contains(mark) {
-        // It has ended already, or does not go on.
+        // It has ended already, or does not continue.
         let _ = pidfd_send_signal(&pidfd, Signal::STOP);
         look()
     } else {

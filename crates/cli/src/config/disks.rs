@@ -169,7 +169,7 @@ fn overlaps(config: &Config, mount: &PathFacts, branches: &[PathFacts]) -> Vec<L
         };
         errors.push(Located { problem, span: config.spans.mount.clone() });
     }
-    // Programs that use it would go on behind the pool.
+    // Programs that use it would bypass the pool.
     if let Some(mounted) = mounts::at(&mount.resolved).filter(|it| it.kind.starts_with("fuse") && !it.is_pool()) {
         let problem = Problem::MountTaken { mount: mount.resolved.clone(), kind: mounted.kind };
         errors.push(Located { problem, span: config.spans.mount.clone() });

@@ -17,7 +17,7 @@ use crate::text::{quoted, quoted_list, visible_path};
 /// No longer than this for all paths together.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Something odd that is no error, and where it stands.
+/// Something odd that is no error, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpannedNotice {
     pub(crate) span: Range<usize>,
@@ -221,12 +221,12 @@ impl SpannedNotice {
         }
     }
 
-    /// Whether it speaks of a branch that a daemon left hidden.
+    /// Whether it refers to a branch that a daemon left hidden.
     pub(crate) fn is_left_hidden(&self) -> bool {
         matches!(self.notice, Notice::LeftHidden { .. })
     }
 
-    /// Whether it speaks of the mount point.
+    /// Whether it refers to the mount point.
     pub(crate) fn is_of_mount_point(&self) -> bool {
         matches!(
             self.notice,

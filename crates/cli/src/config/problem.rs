@@ -366,7 +366,7 @@ pub(crate) struct ErrorReport {
     pub(crate) line: Option<usize>,
     /// From 1, in characters.
     pub(crate) column: Option<usize>,
-    /// What is wrong.
+    /// The cause.
     pub(crate) message: String,
 }
 
@@ -445,7 +445,7 @@ impl fmt::Display for ErrorReport {
         if let (Some(line), Some(column)) = (self.line, self.column) {
             write!(f, ":{line}:{column}")?;
         }
-        // Values of the file may stand in it.
+        // Values of the file may be in it.
         write!(f, ": {}", text::visible(&self.message))
     }
 }

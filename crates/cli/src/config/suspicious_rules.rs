@@ -147,7 +147,7 @@ fn suspicious_conditions(config: &Config, rule: &str, conditions: &[Condition]) 
     odd
 }
 
-/// A pattern that hardly means what it says; `all` that stand beside it.
+/// A pattern that hardly means what it says; `all` that are beside it.
 fn suspicious_glob(config: &Config, glob: &str, all: &[String]) -> Option<Notice> {
     let inside = glob.strip_prefix(&*config.spec.mount.to_string_lossy()).filter(|inside| inside.starts_with('/'));
     if let Some(inside) = inside {

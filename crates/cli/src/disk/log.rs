@@ -85,12 +85,12 @@ impl Log {
         self.store.is_read_only()
     }
 
-    /// What it did, and how it stands.
+    /// Its counters and its state.
     pub(crate) fn stats(&self) -> LogStoreStats {
         self.store.stats()
     }
 
-    /// How it stands.
+    /// Its state.
     pub(crate) fn status(&self) -> LogStatus {
         let stats = self.stats();
         LogStatus {

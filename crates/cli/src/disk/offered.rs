@@ -1,4 +1,4 @@
-//! A disk that is open: what it is made of, how it stands, and how it ends.
+//! A disk that is open: what it is made of, its state, and how it ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -229,7 +229,7 @@ impl ServedDisk {
         self.hybrid.as_ref().map(|hybrid| hybrid.stats())
     }
 
-    /// How the flash stands.
+    /// The state of the flash.
     pub(crate) fn cache_status(&self) -> Option<CacheStatus> {
         let (stats, cache) = (self.cache_stats()?, self.spec.cache.as_ref()?);
         Some(CacheStatus {

@@ -1,4 +1,4 @@
-//! The two halves of a hybrid disk: what they keep, going on without what is damaged, and ending the pair: what only
+//! The two halves of a hybrid disk: what they keep, continuing without what is damaged, and ending the pair: what only
 //! its flash has goes to the disk.
 
 use std::time::Duration;
@@ -106,7 +106,7 @@ pub(crate) fn detach_unserved(
     }
 }
 
-/// Brings all that is on flash to the disk. Returns how much that was; fails when nobody wants to be told any more.
+/// Brings all that is on flash to the disk. Returns how much that was; fails when no client wants progress any more.
 pub(crate) fn drain(hybrid: &Hybrid, report: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
     let total = hybrid.stats().cached;
     let mut told = true;

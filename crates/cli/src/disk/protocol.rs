@@ -59,7 +59,7 @@ pub(crate) enum AtDetach {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// How it stands.
+    /// Its state.
     Status(Box<DiskStatus>),
     /// What it did, by name.
     Stats {
@@ -86,12 +86,12 @@ pub(crate) struct Progress {
     pub(crate) done: ByteSize,
     /// What there was at the start.
     pub(crate) total: ByteSize,
-    /// The end has begun: it goes on also when nobody waits any more.
+    /// The end has begun: it continues also when nobody waits any more.
     #[serde(default)]
     pub(crate) ending: bool,
 }
 
-/// How a disk stands.
+/// The state of a disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DiskStatus {
     pub(crate) name: String,
@@ -107,7 +107,7 @@ pub(crate) struct DiskStatus {
     pub(crate) pid: u32,
     pub(crate) version: String,
     pub(crate) uptime_seconds: u64,
-    /// As what this machine has it, `/dev/loop0`.
+    /// The device that it is attached as, `/dev/loop0`.
     pub(crate) device: Option<String>,
     /// Where NBD clients find it.
     pub(crate) listen: Vec<String>,
@@ -139,7 +139,7 @@ pub(crate) enum Motor {
     Changing,
 }
 
-/// How the flash before a disk stands.
+/// The state of the flash before a disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CacheStatus {
     /// Bytes of the log that may not be overwritten.
@@ -169,7 +169,7 @@ pub(crate) struct BreakEven {
     pub(crate) source: String,
 }
 
-/// How a log store stands.
+/// The state of a log store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LogStatus {
     pub(crate) scheme: String,
@@ -302,7 +302,7 @@ impl ScrubResult {
     }
 }
 
-/// How the scrubs of a disk stand.
+/// The state of the scrubs of a disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ScrubStatus {
     pub(crate) state: ScrubState,
@@ -319,6 +319,6 @@ pub(crate) struct ScrubStatus {
 pub(crate) enum ScrubState {
     Idle,
     Running,
-    /// It goes on where it was.
+    /// It continues where it was.
     Interrupted,
 }

@@ -1,7 +1,8 @@
 //! Scrubs of a served disk: by hand and by its configuration, one at a time, no faster than they may be.
 //!
 //! How far one is lies in the state directory, `@scrubs/NAME.json`: it is written every ten seconds, so that one that
-//! was interrupted goes on. Between two reads a scrub holds nothing of the disk, which can be taken away at any moment.
+//! was interrupted continues. Between two reads a scrub holds nothing of the disk, which can be taken away at any
+//! moment.
 
 use std::path::PathBuf;
 use std::sync::Weak;
@@ -55,7 +56,7 @@ impl Scrubs {
         Scrubs { name, file, record, turn: Mutex::new(()) }
     }
 
-    /// How they stand.
+    /// Their state.
     pub(crate) fn status(&self) -> ScrubStatus {
         let record = self.record.lock();
         let state = match (&record.begun, self.turn.is_locked()) {
@@ -76,7 +77,7 @@ impl Scrubs {
     }
 
     /// Scrubs a disk, from where the last one was interrupted, or from the beginning if `restart`. Ends early when
-    /// nobody wants to be told any more.
+    /// no client wants progress any more.
     pub(crate) fn run(
         &self,
         disk: &Weak<dyn Scrub>,

@@ -155,7 +155,7 @@ fn a_disk_that_was_a_store_before_is_not_taken_for_one() {
     disks.given(&["serve", "--disk", &image, "--daemon"]);
     assert_eq!(disks.status("e.img")["kind"], "log");
     disks.given(&["detach"]);
-    // As a file system has it.
+    // As on a file system.
     overwrite(&disks, "e.img", 0, &[0; 4096]);
     overwrite(&disks, "e.img", 64 << 10, b"_BHRfS_M");
     disks.refused(

@@ -228,7 +228,7 @@ fn listings_stay_whole_while_files_come_and_go() {
     });
 }
 
-/// Names with the offsets to go on after them, as `getdents64` gives them.
+/// Names with the offsets to continue after them, as `getdents64` gives them.
 fn listing(dir: &OwnedFd) -> Vec<(Vec<u8>, u64, u64)> {
     let mut buffer = Vec::with_capacity(1024);
     let mut raw = RawDir::new(dir, buffer.spare_capacity_mut());

@@ -48,7 +48,7 @@ impl PartlyFaulty {
     }
 }
 
-/// The device as the file system has it; the test keeps a hand on it.
+/// The device that the file system uses; the test keeps a reference to it.
 struct Shared(Arc<PartlyFaulty>);
 
 impl BlockDevice for Shared {

@@ -110,7 +110,7 @@ fn a_write_back_that_fails_is_counted_and_reported_once() {
     assert!(flusher.take_error(id), "who syncs next is told");
     eventually("it goes on", || flusher.status().dirty.0 <= MIB);
     flusher.stop();
-    // Later failures are reported to the user that goes on without this flusher, once.
+    // Later failures are reported to the user that continues without this flusher, once.
     assert!(flusher.take_errors().iter().all(|failed| *failed == id));
     assert_eq!(flusher.take_errors(), []);
     assert!(!flusher.take_error(id));

@@ -182,7 +182,7 @@ impl DeviceReaders {
         }
     }
 
-    /// Whether this thread is to go on.
+    /// Whether this thread should continue.
     fn after_handler(&self) -> bool {
         self.change(|state| {
             if state.waiting >= 2 * self.least.load(Ordering::Relaxed) {

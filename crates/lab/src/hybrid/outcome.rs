@@ -12,7 +12,7 @@ pub struct HybridOutcome {
     pub input: String,
     /// The disk's profile.
     pub disk: String,
-    /// Whether the disk's own write buffer was on; none: as the profile has it.
+    /// Whether the disk's own write buffer was on; none: as in the profile.
     pub write_cache: Option<bool>,
     /// The flash's profile.
     pub flash: String,

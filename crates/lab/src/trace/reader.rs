@@ -95,7 +95,7 @@ pub struct Skipped {
     pub times: u64,
     /// Records that came too late.
     pub late: u64,
-    /// Where the first of them stands.
+    /// Where the first of them is.
     pub first: Option<Position>,
     /// How many (decompressed) bytes came before the place where compressed data are cut or damaged; the rest is left
     /// out.
@@ -155,7 +155,7 @@ enum Input {
     Rows(Box<Rows>),
 }
 
-/// Where a line, a binary record or a row stands, and what it holds.
+/// Where a line, a binary record or a row is, and what it holds.
 type Parsed = (Position, Result<Option<Record>, Problem>);
 
 /// What the next record comes from.

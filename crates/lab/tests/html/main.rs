@@ -1,4 +1,4 @@
-//! The page of outcomes: what stands in it, that it is well formed and needs nothing from outside, and that a browser
+//! The page of outcomes: what is in it, that it is well formed and needs nothing from outside, and that a browser
 //! shows and sorts it.
 
 mod browser;

@@ -1,14 +1,14 @@
 //! How a hybrid disk behaves, and the decisions that follow: when it is quiet enough to flush, and how flushing and
 //! other work share the disk and the log.
 //!
-//! While the log is flushed it goes on filling. Two things keep that smooth:
+//! While the log is flushed, it keeps filling. Two things keep that smooth:
 //!
 //! - Flushing rests after each write to the disk, while others want the disk too and the log has room. So it takes its
 //!   share of the disk's time and no more ([`Options::rest`]).
 //! - Writers are held back so that the remaining room lasts until flushing frees some ([`Options::write_delay`]). Where
-//!   `h` sectors are left and `w` must be flushed before any are freed, a write may go on once the disk has written `w
-//!   / h` times as much. Both come to their end at the same time, whatever the sizes are: no writer finds the log full.
-//!   This sets in over the first quarter of what is above the high mark.
+//!   `h` sectors are left and `w` must be flushed before any are freed, a write may continue once the disk has written
+//!   `w / h` times as much. Both come to their end at the same time, whatever the sizes are: no writer finds the log
+//!   full. This sets in over the first quarter of what is above the high mark.
 
 use serde::{Serialize, Serializer};
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};

@@ -8,8 +8,8 @@
 //! 2. A segment with nothing live is *cleaned*. It becomes free when the data that replaced its blocks is durable
 //!    ([`Layout::synced`]). If the log since the last checkpoint passes through it, recovery would read it; then it
 //!    becomes free only by the next checkpoint ([`Layout::checkpointed`]).
-//! 3. The last chunk of a segment names the segment in which its stream goes on, so that recovery can follow every
-//!    stream from the checkpoint. A stream that had none to name goes on only after a checkpoint that knows where.
+//! 3. The last chunk of a segment names the segment in which its stream continues, so that recovery can follow every
+//!    stream from the checkpoint. A stream that had none to name continues only after a checkpoint that knows where.
 //! 4. The user's writes stop at the reserve; the cleaner and the map may use it.
 
 use umbrella_units::Pages;
@@ -37,7 +37,7 @@ pub struct Settings {
     pub map: bool,
     /// Cleaning is due when fewer segments are free than this many above the reserve.
     pub low: u32,
-    /// Cleaning is worth while, when there is time, as long as fewer are free than this many above the reserve.
+    /// Cleaning is worthwhile, when there is time, as long as fewer are free than this many above the reserve.
     pub high: u32,
 }
 
@@ -56,7 +56,7 @@ pub struct Put {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// Where a stream stands.
+/// The position of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
     /// The open segment and the next slot in it; nothing while the stream waits for a checkpoint.

@@ -56,7 +56,7 @@ const HIGH: (u32, RangeInclusive<u32>) = (12, 4..=1024);
 pub struct Marks {
     /// Number of free segments from which down cleaning is due.
     pub low: u32,
-    /// Number of free segments from which up cleaning is not worth while even when there is time.
+    /// Number of free segments from which up cleaning is not worthwhile even when there is time.
     pub high: u32,
 }
 
@@ -85,7 +85,7 @@ pub struct CleanerPolicy {
     pub segment: Pages,
 }
 
-/// Where a store stands.
+/// The state of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogUsage {
     /// Log written since the last checkpoint.

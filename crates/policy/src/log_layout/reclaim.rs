@@ -15,7 +15,7 @@ pub struct Mark(u64);
 pub enum CleaningGoal {
     /// Only what is due.
     Due,
-    /// As much as is worth while when there is nothing else to do.
+    /// As much as is worthwhile when there is nothing else to do.
     Ahead,
 }
 
@@ -99,7 +99,7 @@ impl Layout {
         ((self.cleaned.len() - fresh) as u32, fresh as u32 + self.retiring)
     }
 
-    /// Whether some stream cannot go on before a checkpoint.
+    /// Whether some stream cannot continue before a checkpoint.
     pub fn stopped(&self) -> bool {
         self.growing.iter().any(|growing| growing.head.open.is_none())
     }
@@ -237,8 +237,8 @@ impl Layout {
         (self.usable * WORTH.0 / WORTH.1).max(1)
     }
 
-    /// The number of live blocks from which on a region had better borrow than clean inside itself. It lies a quarter
-    /// of the way from the emptiest full segment anywhere to the average one. A scheme may say otherwise.
+    /// The number of live blocks from which on a region should rather borrow than clean inside itself. It lies a
+    /// quarter of the way from the emptiest full segment anywhere to the average one. A scheme may say otherwise.
     fn worth_in_region(&self) -> u32 {
         if let Some(limit) = self.scheme.cleans_inside() {
             return limit.of(u64::from(self.usable)) as u32;

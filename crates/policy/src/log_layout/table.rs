@@ -9,7 +9,7 @@ pub enum State {
     Free,
     /// The log grows in it.
     Open,
-    /// Its stream goes on in it when the open one is full.
+    /// Its stream continues in it when the open one is full.
     Next,
     /// Full, but its last blocks are not written out yet.
     Closing,

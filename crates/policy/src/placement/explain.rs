@@ -41,7 +41,7 @@ pub struct ExplainedRule {
 /// One condition of a rule, or what joins the deeper ones that follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedCondition {
-    /// How deep it stands, from 0.
+    /// How deep it is, from 0.
     pub depth: usize,
     /// Whether it holds; `None`: unknown.
     pub holds: Option<bool>,

@@ -34,7 +34,7 @@ impl Rules {
         &self.evicts
     }
 
-    /// Whether a fill level speaks of a file at all: it is old enough, and `only` holds.
+    /// Whether a fill level refers to a file at all: it is old enough, and `only` holds.
     pub fn is_evictable(&self, evict: &Evict, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
         if age(facts, TimeField::Mtime).is_some_and(|age| age < evict.min_age) {
             return false;

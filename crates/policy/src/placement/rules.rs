@@ -105,7 +105,7 @@ pub struct Rules {
     pub(super) evicts: Vec<Evict>,
     /// Names of branches and groups.
     pub(super) names: Vec<(BranchId, String)>,
-    /// For conditions the groups stand behind the branches, from this id on; none where no condition names a group.
+    /// For conditions the groups are behind the branches, from this id on; none where no condition names a group.
     pub(super) first_group_id: Option<u16>,
     pub(super) asked: Asked,
     /// Names of extended attributes that the rules look at.
@@ -297,7 +297,7 @@ impl Rules {
         buffer
     }
 
-    /// Whether a file's place may change with its last access: a rule that asks for that is come to, and all else that
+    /// Whether a file's place may change with its last access: a rule that asks for that is reached, and all else that
     /// it asks for holds.
     pub fn depends_on_access_time(
         &self,

@@ -51,7 +51,7 @@ pub struct SpinDownInfo {
     pub source: &'static str,
     /// Its parameters.
     pub params: &'static [ParamInfo],
-    /// Whether it has to be told the future, which only the lab can.
+    /// Whether it has to know the future, which only the lab can.
     pub offline: bool,
     /// Makes one.
     pub build: fn(&ParamValues, Costs) -> Box<dyn Timeout>,
@@ -131,7 +131,7 @@ impl SpinDown {
         self.policy.set_costs(costs);
     }
 
-    /// The disk will next be accessed at `next`; to be told before the period begins.
+    /// The disk will next be accessed at `next`; call it before the period begins.
     pub fn set_next_access(&mut self, next: Nanos) {
         self.next = Some(next);
     }

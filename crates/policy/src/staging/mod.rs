@@ -232,7 +232,7 @@ impl Staging {
         }
     }
 
-    /// The file is to leave at once, whatever its age.
+    /// The file is to leave at once, regardless of its age.
     pub fn hurry(&mut self, file: FileId) {
         if let Some(&place) = self.places.get(&file) {
             self.make_due(place, Nanos(0));

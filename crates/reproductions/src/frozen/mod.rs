@@ -1,7 +1,7 @@
 //! The frozen list of claims (`claims.toml`), and how what was measured is held against it.
 //!
 //! A figure measures and gives each value the id of its claim. What the claim says, its published number, what it has
-//! to meet and which reading of the text counts stand in the list alone.
+//! to meet and which reading of the text counts are in the list alone.
 
 use std::sync::LazyLock;
 
@@ -206,7 +206,7 @@ fn claims_of(group: &Group, readings: &FxHashMap<String, String>) -> Vec<Frozen>
     group.inputs.iter().flat_map(|input| group.claims.iter().map(move |line| one(Some(input), line))).collect()
 }
 
-/// The claims of a figure with what was measured for them. Inputs that the list does not have stand beside the first
+/// The claims of a figure with what was measured for them. Inputs that the list does not have are beside the first
 /// claim of the same name.
 pub(crate) fn evaluate(paper: &str, figure: &str, measured: &[Measured]) -> Vec<Claim> {
     let all: Vec<&Frozen> = evaluated_with(paper, figure).collect();

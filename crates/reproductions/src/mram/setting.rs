@@ -2,7 +2,7 @@
 //!
 //! Known (table 4.2): Athlon 64 3000+, 512 MB, a Maxtor of 80 GB and 7200 rpm, and ext2. Linux is 2.6.12, so the
 //! thresholds are 10 % and 40 %. The original method is Linux as it is: it writes by file, and writes pages that are
-//! dirty for 30 s. (Section 3.2.1 speaks of this periodic check as something that only non-volatile memory can do
+//! dirty for 30 s. (Section 3.2.1 refers to this periodic check as something that only non-volatile memory can do
 //! without.) Zones have 2048 pages (section 4.3).
 
 use umbrella_lab::result::Outcome;

@@ -137,7 +137,7 @@ fn figure_4_4_goes_from_15000_files_to_55000() {
     assert_claim(&claims, "55000 files: WASL gains more", 9.0, Verdict::Holds);
 }
 
-/// As figure 4.5 has it: a share of the files that its run deletes, by the number of files.
+/// As in figure 4.5: a share of the files that its run deletes, by the number of files.
 fn deleted(id: &str, share: impl Fn(&Ran) -> f64) -> Vec<Claim> {
     claims(id, |ran| {
         let whole = Setting { input: ran.input.clone(), scale: 0.1, seed: 1, ..Setting::default() };

@@ -136,7 +136,7 @@ impl Killed {
 enum Outcome {
     /// It is not opened, nor skipped.
     Refused,
-    /// It is refused, and `--salvage` goes on with errors for what is lost.
+    /// It is refused, and `--salvage` continues with errors for what is lost.
     SkippedThenErrors,
     /// Blocks are errors.
     Errors,

@@ -21,7 +21,7 @@ fn a_leftover_does_not_become_the_first_record_of_an_emptied_log() {
     assert_eq!(read(&hybrid, 100, 8), fill(0, 8), "what came before it was lost");
     hybrid.write(Lba(100), &fill(9, 8), Durability::Through).expect("to the disk");
     hybrid.sleep().expect("it sleeps");
-    // As long as the one that was lost: the log goes on where the leftover is.
+    // As long as the one that was lost: the log continues where the leftover is.
     hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("to the log");
     hybrid.drain().expect("it is drained");
     hybrid.close().expect("it can be closed");

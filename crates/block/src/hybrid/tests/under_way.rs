@@ -46,7 +46,7 @@ impl Gated {
         self.changed.notify_all();
     }
 
-    /// Lets go what stands there, and stops the next one elsewhere.
+    /// Releases what waits there, and stops the next one elsewhere.
     pub(super) fn moves_on_to(&self, operation: Operation, range: SectorRange) {
         self.close(operation, range);
         self.changed.notify_all();
@@ -414,7 +414,7 @@ fn a_read_of_what_is_drained_and_overwritten_meanwhile_is_read_again() {
     let gated = GatedPair::new();
     let hybrid = gated.asleep_with(Algorithm::Whole, 1000, 8, 1);
     std::thread::scope(|scope| {
-        // The read has looked up the log, and stands before its first sectors.
+        // The read has looked up the log, and waits before its first sectors.
         gated.flash.close(Operation::Read, range(LOG_START.0 + 8, 8));
         let read = starts(scope, || read(&hybrid, 1000, 8));
         gated.flash.holds(1);

@@ -16,7 +16,7 @@ const STORE_AT: usize = 16;
 const EPOCH_AT: usize = 32;
 const NUMBER_AT: usize = 40;
 
-/// What may stand in the header of a chunk that comes next.
+/// What may be in the header of a chunk that comes next.
 #[derive(Debug, Clone)]
 pub(in crate::log_store) struct ExpectedChunk {
     /// The checkpoints that it may come after.

@@ -185,7 +185,7 @@ impl Truth {
     }
 }
 
-/// Random work on a store that has to clean; whatever fails, it goes on. Then the store grows, is written on, and is
+/// Random work on a store that has to clean; whatever fails, it continues. Then the store grows, is written on, and is
 /// closed.
 fn work(store: LogStore, random: &mut StdRng, truth: &mut Truth) {
     for round in 0..70 {

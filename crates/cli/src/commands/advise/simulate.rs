@@ -73,7 +73,7 @@ impl Simulator {
         Ok(SleepAdvice::Judged(Box::new(judged)))
     }
 
-    /// Refuses to go on after Ctrl-C.
+    /// Refuses to continue after Ctrl-C.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.later.stopped().map_or(Ok(()), |code| Err(Interrupted(code).into()))
     }

@@ -55,7 +55,7 @@ pub(super) struct SalvageArgs {
     pub(super) json: bool,
 }
 
-/// What was got out, as `--json` prints it.
+/// What was recovered, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Salvaged {
     /// Every block is what was written last.

@@ -78,7 +78,7 @@ pub(super) fn common_settings(group: &Group<'_>) -> String {
         parts.push(shared(&|of| of.options.get(name).map(option)));
     }
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    // The disk belongs to the input; without it the input stands alone.
+    // The disk belongs to the input; without it the input is alone.
     let gap = if parts.first().is_some_and(|part| part.starts_with("on ")) { " " } else { ", " };
     if parts.is_empty() { group.input.to_owned() } else { format!("{}{gap}{}", group.input, parts.join(", ")) }
 }

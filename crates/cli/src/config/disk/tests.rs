@@ -150,7 +150,7 @@ fn the_file_gives_the_name_where_none_is_given() {
 
 const DISK: &str = "[disk]\npath = \"/dev/sdb\"\n";
 
-/// What is wrong with each text.
+/// The error of each text.
 fn check(cases: &[(String, &[&str])]) {
     for (text, expected) in cases {
         assert_eq!(mistakes(text), *expected, "{text}");

@@ -209,7 +209,7 @@ impl<'a> Meter<'a> {
         Err(MeasureError::Buffered)
     }
 
-    /// Where the platters stand at a time, in turns.
+    /// Where the platters are at a time, in turns.
     pub(super) fn angle_of(&self, at: Nanos) -> f64 {
         (at.0 as f64 / self.turn).fract()
     }

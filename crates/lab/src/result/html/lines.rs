@@ -1,4 +1,4 @@
-//! A figure over the values of a swept parameter, one line a policy. The values stand at equal distances, in ascending
+//! A figure over the values of a swept parameter, one line a policy. The values are at equal distances, in ascending
 //! order. The other axis begins at zero, unless all lines would lie in a tenth of the chart.
 
 use std::fmt::{self, Write};

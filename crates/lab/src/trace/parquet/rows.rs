@@ -59,7 +59,7 @@ impl Rows {
         })
     }
 
-    /// The next row: where it stands, and its request.
+    /// The next row: where it is, and its request.
     pub(in crate::trace) fn next(&mut self, devices: &mut Devices) -> Result<Option<ParsedRow>, ParquetProblem> {
         while self.left_in_batch == 0 {
             let row = self.row;

@@ -7,7 +7,7 @@
 //! - With the write cache, a write completes once it is in the buffer. The buffer is written out when nothing is to be
 //!   read, when it is half full, or when a command waits for it. Of the runs nearest to the heads, the one with the
 //!   shortest positioning time is written first.
-//! - After a read the heads go on reading ahead until there is other work or the segment is full.
+//! - After a read the heads keep reading ahead until there is other work or the segment is full.
 //!
 //! Nothing is random: the position of the platter depends only on the time.
 
@@ -85,7 +85,8 @@ impl BlockedCommand {
 /// What the mechanism is doing.
 #[derive(Debug, Clone, Copy)]
 enum DiskWork {
-    /// A command that the host hears of `report_delay` after the mechanism is done, with the sectors that the buffer then has.
+    /// A command that is reported to the host `report_delay` after the mechanism is done, with the sectors that the
+    /// buffer then has.
     Command {
         id: RequestId,
         report_delay: Nanos,

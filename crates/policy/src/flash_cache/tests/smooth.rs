@@ -1,4 +1,4 @@
-//! A log that fills up while it is flushed: writers become slower, and go on. All in virtual time.
+//! A log that fills up while it is flushed: writers become slower, and continue. All in virtual time.
 
 use umbrella_units::Nanos;
 

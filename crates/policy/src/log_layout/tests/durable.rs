@@ -1,4 +1,4 @@
-//! When a segment is free again, and when a stream may go on: what a crash could bring back is not written over.
+//! When a segment is free again, and when a stream may continue: what a crash could bring back is not written over.
 
 use umbrella_units::BlockNo;
 

@@ -1,4 +1,4 @@
-//! Whatever the user writes, as long as it is not more than was promised, the store goes on and loses no space.
+//! Whatever the user writes, as long as it is not more than was promised, the store keeps working and loses no space.
 
 use proptest::prelude::*;
 use umbrella_units::{BlockNo, SplitMix64};

@@ -240,7 +240,7 @@ fn the_next_choice_keeps_to_a_complete_list() {
     assert_eq!(next(&[FLASH, CRYPT]), None);
 }
 
-/// UmbrellaFS, chapter III: what was accessed today is kept local, so that work goes on while the remote is away.
+/// UmbrellaFS, chapter III: what was accessed today is kept local, so that work continues while the remote is away.
 #[test]
 fn files_in_use_come_to_the_local_branch_and_return_when_the_remote_is_back() {
     let today = Condition::Age {

@@ -1,8 +1,8 @@
 //! What Linux does with a file that it does not write to its end.
 //!
-//! - `resume`: the next write-back of the file goes on where the last one stopped (`writeback_index`), in every kernel
-//!   since 2.6.12. It begins at the start of the file only when nothing is dirty behind that place, and stops at the
-//!   end of the file.
+//! - `resume`: the next write-back of the file continues where the last one stopped (`writeback_index`), in every
+//!   kernel since 2.6.12. It begins at the start of the file only when nothing is dirty behind that place, and stops at
+//!   the end of the file.
 //! - `requeue`: a file that still has dirty pages after its share waits behind the others; where files are sorted,
 //!   until those with higher numbers had theirs.
 //!

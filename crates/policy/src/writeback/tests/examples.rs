@@ -201,7 +201,7 @@ fn two_queues_never_mark_metadata_and_leave_no_file_behind() {
         (0..9).for_each(|_| policy.on(Nanos(0), Event::Rewrite { page: page(0, 0) }));
     }
     assert_eq!(select_blocks(&mut policy, 2), [0, 7], "the device came first, and is not set back");
-    // The device comes after the last file, whatever its number.
+    // The device comes after the last file, regardless of its number.
     for spec in ["sorted", "two_queue_sorted"] {
         let mut policy = self::policy(spec);
         for (block, file) in [0, u64::MAX, 1, u64::MAX - 1].into_iter().enumerate() {

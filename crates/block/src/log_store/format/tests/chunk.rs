@@ -10,7 +10,7 @@ fn changed(at: usize, bytes: &[u8]) -> Result<ChunkHeader, FormatError> {
     parse_at(&with(&encoded_chunk(), CHUNK_CHECKSUM_AT, at, bytes), CHUNK_AT.0)
 }
 
-/// A header with one entry: kind, block, checksum and value as they stand there.
+/// A header with one entry: kind, block, checksum and value as stored there.
 fn one_entry(kind: u64, block: u64, checksum: u32, value: u32) -> Result<ChunkHeader, FormatError> {
     let header = ChunkHeader { entries: vec![], ..chunk().0 };
     let block_of = header.encode(&store(), CHUNK_AT).expect("it can be read");
