@@ -114,7 +114,7 @@ fn a_mounted_disk_cannot_be_detached_and_keeps_working() {
     let mount = Mount::new(disk.device.path(), folder.path(), &[]);
     assert!(matches!(disk.device.detach(), Err(LoopError::InUse { .. })));
     assert!(disk.file.unmount().is_err(), "the loop device uses it");
-    fs::write(mount.path().join("after"), "still here").expect("it goes on");
+    fs::write(mount.path().join("after"), "still here").expect("it continues");
     drop(mount);
     disk.take_apart();
 }

@@ -307,9 +307,9 @@ fn a_call_hangs_until_it_is_released_and_others_continue() {
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&disk, 0, 1));
         until_hanging(&disk, 1);
-        write(&disk, 0, "a").expect("writes go on");
+        write(&disk, 0, "a").expect("writes continue");
         disk.release();
-        assert_eq!(reader.join().expect("no panic").expect("it goes on"), "a");
+        assert_eq!(reader.join().expect("no panic").expect("it continues"), "a");
     });
     read(&disk, 0, 1).expect("nothing hangs any more");
 }

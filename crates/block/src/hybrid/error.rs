@@ -102,8 +102,7 @@ pub enum HybridError {
     },
     /// The disk has no tag, and the flash has the log of a disk of its size.
     #[error(
-        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}: give that disk. If it \
-        is {disk}, you can go on without the data that only the flash has"
+        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}: give that disk. If it is {disk}, you can give up the data on the flash"
     )]
     TagGone {
         /// The disk.
@@ -127,7 +126,7 @@ pub enum HybridError {
     },
     /// The disk has become smaller, and has lost its tag.
     #[error(
-        "{disk} had {} when it was joined with its flash. It shrank to {} and lost the label at its end; give it its old size again", was.told_apart(*is)[0], was.told_apart(*is)[1]
+        "{disk} had {} when it was joined with its flash, shrank to {} and lost the label at its end; give it its old size again", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskCut {
         /// The disk.
@@ -212,7 +211,7 @@ pub enum HybridError {
     },
     /// It cannot be known whether the disk was written to.
     #[error(
-        "the beginning of {disk} cannot be read ({source}), so nothing shows whether it was written to without {flash}: copy the disk (`ddrescue`), and use the copy"
+        "the beginning of {disk} cannot be read ({source}), and it may have been written to without {flash}: copy the disk (`ddrescue`), and use the copy"
     )]
     HeadUnreadable {
         /// The disk.
@@ -257,7 +256,7 @@ pub enum HybridError {
     },
     /// What is only in a damaged part of the log.
     #[error(
-        "the newest data of {range} was in a damaged part of the log of {flash}, and is lost; write it again, or restore it from a backup"
+        "the newest data of {range} is lost in a damaged part of the log of {flash}; write it again, or restore it from a backup"
     )]
     Lost {
         /// The flash.
@@ -295,7 +294,7 @@ pub enum HybridError {
     },
     /// The log cannot be read to its end.
     #[error(
-        "the log of {flash} cannot be read ({source}), and flushed data may be there: try again, or go on without what cannot be read"
+        "the log of {flash} cannot be read ({source}), and flushed data may be there: try again, or continue without what cannot be read"
     )]
     LogUnreadable {
         /// The flash.

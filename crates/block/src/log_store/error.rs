@@ -59,8 +59,7 @@ pub enum LogStoreError {
     },
     /// The log after the checkpoint cannot be read to its end.
     #[error(
-        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and may have flushed \
-        data: try again, or use a copy of the disk"
+        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and may have flushed data: try again, or use a copy of the disk"
     )]
     LogUnreadable {
         /// The device.
@@ -93,7 +92,7 @@ pub enum LogStoreError {
     },
     /// A block is not what was written.
     #[error(
-        "{device}: block {} of the store, at block {} of the log, is damaged: restore it from a backup; after you overwrite it, it can be read again",
+        "{device}: block {} of the store, at block {} of the log, is damaged: restore it from a backup, or overwrite it",
         block.0, place.0
     )]
     Damaged {
@@ -119,7 +118,7 @@ pub enum LogStoreError {
     },
     /// What the block held is lost, and known to be.
     #[error(
-        "{device}: block {} of the store is lost: its newest data is damaged, and the log may have only older data; it can be read again after you overwrite it", block.0
+        "{device}: block {} of the store is lost, and the log may have only older data: restore it from a backup, or overwrite it", block.0
     )]
     Lost {
         /// The device.
@@ -159,7 +158,7 @@ pub enum LogStoreError {
     },
     /// There is not enough memory for it.
     #[error(
-        "{device}: a log store of {size} takes {needed} of memory, and this machine has {memory}: it can serve a store of about {most} at most"
+        "{device}: a log store of {size} takes {needed} of memory, but this machine has {memory}: use a store of about {most} at most"
     )]
     NoMemory {
         /// The device.

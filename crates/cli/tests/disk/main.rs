@@ -196,7 +196,7 @@ fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk(
     let failed = disks.run(&["detach", "media", "--json"]);
     let told: Value = serde_json::from_slice(&failed.stdout).expect("one JSON document");
     assert!(told["error"].as_str().is_some_and(|told| told.contains("in use")), "{told}");
-    assert_eq!(fs::read(mnt.join("file")).expect("it goes on"), data);
+    assert_eq!(fs::read(mnt.join("file")).expect("it continues"), data);
     run("umount", [&mnt]);
     let stats = disks.json(&["stats", "media"]);
     let counted = |name: &str| stats[name].as_u64().expect("a count");
@@ -224,7 +224,7 @@ fn a_signal_waits_for_a_mounted_device_and_ends_when_it_is_free() {
     eventually("it says that it waits", || disks.logs().contains("waiting until it is free"));
     let trouble = disks.status("ram")["trouble"].to_string();
     assert!(trouble.contains("signal received") && trouble.contains(&device), "{trouble}");
-    fs::write(mnt.join("file"), "still served").expect("it goes on");
+    fs::write(mnt.join("file"), "still served").expect("it continues");
     run("umount", [&mnt]);
     ends(pid);
 }

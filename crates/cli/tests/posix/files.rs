@@ -559,7 +559,7 @@ fn attributes_of_a_file_that_is_mapped_no_more_are_kept_by_the_kernel_again() {
         marks += 1;
         let name = format!("name=\"mark-{marks}\"");
         fs::metadata(pool.join(format!("mark-{marks}"))).unwrap_err();
-        eventually("the trace goes on", || lines().contains(&name));
+        eventually("the trace continues", || lines().contains(&name));
         lines().find(&name).unwrap()
     };
     let mut asked = || {

@@ -429,7 +429,7 @@ fn hostile_words_are_refused_with_what_would_do() {
     let inside = pool.join("events");
     let record = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), inside.as_os_str()]);
     assert!(text(&record).contains("would record itself") && !inside.exists(), "{}", text(&record));
-    assert_eq!(flusher(&pool).policy, "cscan", "it goes on as it was");
+    assert_eq!(flusher(&pool).policy, "cscan", "it continues as it was");
     pool.say(["write-back", "set", "disk", "cscan", "--limit", "64MiB"]);
     pool.say(["write-back", "set", "disk", "sweep"]);
     assert_eq!(flusher(&pool).limit.0, 64 << 20, "another policy has the limits that were");

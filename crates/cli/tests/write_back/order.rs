@@ -107,8 +107,8 @@ fn a_write_back_that_fails_is_counted_and_reported_once() {
         flusher.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(at * MIB, MIB));
     }
     eventually("the failure is seen", || flusher.status().errors > 0);
-    assert!(flusher.take_error(id), "who syncs next is told");
-    eventually("it goes on", || flusher.status().dirty.0 <= MIB);
+    assert!(flusher.take_error(id), "the next sync returns the error");
+    eventually("it continues", || flusher.status().dirty.0 <= MIB);
     flusher.stop();
     // Later failures are reported to the user that continues without this flusher, once.
     assert!(flusher.take_errors().iter().all(|failed| *failed == id));

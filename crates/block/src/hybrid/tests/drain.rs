@@ -123,7 +123,7 @@ fn reads_between_writes(share: u8) -> u64 {
             gated.disk().moves_on_to(Operation::Write, range(*next, 8));
             let begun = Instant::now();
             while gated.disk().gate.lock().stood == done {
-                assert!(begun.elapsed() < PATIENCE, "the drain does not go on");
+                assert!(begun.elapsed() < PATIENCE, "the drain does not continue");
                 read(&hybrid, 7000, 8);
                 reads += 1;
                 // The drain has its turn where there are more threads than processors.

@@ -78,7 +78,7 @@ fn what_the_flash_cannot_read_is_an_error_and_the_rest_is_not() {
     hybrid.read(Lba(200), &mut fill(0, 1)).expect_err("the flash cannot read it");
     hybrid.read(Lba(204), &mut fill(0, 4)).expect_err("without the rest of its block it cannot be compared");
     assert_eq!(read(&hybrid, 300, 8), fill(3, 8));
-    hybrid.write(Lba(3000), &fill(5, 8), Durability::Through).expect("the disk goes on");
+    hybrid.write(Lba(3000), &fill(5, 8), Durability::Through).expect("the disk continues");
     hybrid.drain().expect_err("not all of it can be brought to the disk");
     assert_eq!(hybrid.at_risk(), [range(0, 2040), range(3000, 8)], "and so all of it stays");
     hybrid.write(Lba(200), &fill(6, 8), Durability::Cached).expect("to another place of the log");
@@ -114,7 +114,7 @@ fn when_the_disk_fails_while_draining_everything_stays_in_the_log() {
     hybrid.drain().expect_err("the disk fails");
     assert!(hybrid.stats().drain_failure.is_some());
     assert_eq!(hybrid.at_risk(), [range(200, 8), range(300, 8)]);
-    hybrid.write(Lba(204), &fill(4, 8), Durability::Cached).expect("writes go on");
+    hybrid.write(Lba(204), &fill(4, 8), Durability::Cached).expect("writes continue");
     hybrid.drain().expect_err("the disk fails again");
     hybrid.drain().expect("the disk has recovered");
     assert_eq!((hybrid.at_risk(), hybrid.stats().drain_failure), (vec![], None));
@@ -291,7 +291,7 @@ fn what_cannot_be_read_while_the_log_is_drained_stays_there_and_the_rest_goes_to
     let stats = hybrid.stats();
     assert_eq!(stats.refuses_writes, None);
     assert!(stats.drain_failure.is_some_and(|told| told.contains("sectors 100 to 107")));
-    hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("the disk goes on");
+    hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("the disk continues");
     assert_eq!(read(&hybrid, 200, 8), fill(3, 8));
     hybrid.read(Lba(100), &mut fill(0, 8)).expect_err("never what the disk had before");
     hybrid.write(Lba(100), &fill(4, 8), Durability::Through).expect("to the log");

@@ -120,7 +120,7 @@ fn with_unreadable(whole: &Pair, held: &[u8], at: u64) -> &'static str {
         }
         Err(error @ HybridError::LogUnreadable { .. }) => {
             assert!(report.damage.is_some(), "sector {at}: check says nothing of {error}");
-            assert!(error.to_string().contains("go on without what cannot be read"), "sector {at}: {error}");
+            assert!(error.to_string().contains("continue without what cannot be read"), "sector {at}: {error}");
             "refused"
         }
         Err(error) => panic!("sector {at}: {error}"),

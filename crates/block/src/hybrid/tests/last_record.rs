@@ -47,9 +47,9 @@ fn a_damaged_header_of_the_last_record_is_told_whichever_byte_it_is_and_once() {
         hybrid.sleep().expect("it sleeps");
         write(&hybrid, 9, Durability::Through);
         drop(hybrid);
-        assert!(checked(&pair).perhaps_lost.is_empty(), "byte {byte}: it was told");
+        assert!(checked(&pair).perhaps_lost.is_empty(), "byte {byte}: it was reported");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
-        assert_eq!(read(&hybrid, 9 * BLOCK, BLOCK), fill(10, BLOCK), "byte {byte}: the log goes on");
+        assert_eq!(read(&hybrid, 9 * BLOCK, BLOCK), fill(10, BLOCK), "byte {byte}: the log continues");
         hybrid.dissolve().expect("the log can be emptied");
     }
 }

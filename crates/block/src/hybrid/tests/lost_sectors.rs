@@ -130,7 +130,7 @@ fn a_crash_at_any_write_of_passing_over_leaves_the_damage_or_its_list() {
                 again.salvage().expect("it is done again");
                 let opened =
                     Hybrid::open(pair.disk.clone(), left, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
-                assert_holds(&opened.expect("it goes on"), &LOST);
+                assert_holds(&opened.expect("it continues"), &LOST);
             }
         }
     }

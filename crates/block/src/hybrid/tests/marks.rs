@@ -60,10 +60,10 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
             [fill(179, BLOCK), fill(0, BLOCK), fill(181, BLOCK)].concat()
         );
         drop(hybrid);
-        assert!(checked(&pair).perhaps_lost.is_empty(), "it was told, and is mended");
+        assert!(checked(&pair).perhaps_lost.is_empty(), "it was reported, and is repaired");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         assert!(hybrid.perhaps_lost().is_empty());
-        hybrid.dissolve().expect("the log goes on behind it");
+        hybrid.dissolve().expect("the log continues behind it");
         assert_eq!(read(&pair.sleeping_disk.inner, 449 * BLOCK, BLOCK), fill(200, BLOCK));
     }
 }
@@ -356,7 +356,7 @@ fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
         *(if lost.is_empty() { &mut whole } else { &mut told }) += 1;
         drop(hybrid);
         let again = pair.open(by_hand(Algorithm::Whole));
-        assert!(again.perhaps_lost().is_empty(), "seed {seed}, round {round}: it is told once");
+        assert!(again.perhaps_lost().is_empty(), "seed {seed}, round {round}: it is reported once");
         again.dissolve().expect("the log can be drained");
     }
     println!("seed {seed}: {refused} refused, {told} told, {whole} whole");
@@ -425,8 +425,8 @@ fn damaged_records_of_one_block_on_both_sides_of_the_logs_end_are_mended() {
             }
             drop(hybrid);
             let hybrid = pair.open(by_hand(Algorithm::Whole));
-            assert!(hybrid.perhaps_lost().is_empty(), "{label}: it is told once");
-            hybrid.dissolve().expect("the log goes on behind it");
+            assert!(hybrid.perhaps_lost().is_empty(), "{label}: it is reported once");
+            hybrid.dissolve().expect("the log continues behind it");
         }
     }
 }

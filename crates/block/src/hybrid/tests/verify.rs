@@ -52,7 +52,7 @@ fn a_drain_continues_around_damaged_blocks_which_are_lost_until_they_are_written
             hybrid.write(Lba(100 * number), &fill(1, 24), Durability::Cached).expect("to the log");
         }
         flip(&pair, 32 * 7 + 2 * BLOCK, 5);
-        hybrid.drain().expect("it goes on around what is damaged");
+        hybrid.drain().expect("it continues around what is damaged");
         let (stats, damaged) = (hybrid.stats(), range(708, 8));
         assert_eq!((hybrid.lost(), stats.log_used, stats.damaged_reads), (vec![damaged], ByteSize(0), 1));
         assert_eq!((stats.drain_failure, stats.refuses_writes), (None, None));

@@ -279,7 +279,7 @@ fn a_page_of_the_map_that_cannot_be_is_an_error_and_not_one_that_was_never_writt
     }
     // An index that lacks a page does not make its blocks empty.
     state.core.index.clear();
-    let rebuilt = rebuild(&store.shared.named, &state.core, &|| true).expect("it goes on");
+    let rebuilt = rebuild(&store.shared.named, &state.core, &|| true).expect("it continues");
     assert_eq!(rebuilt.pages.len(), pages as usize);
 }
 
@@ -291,7 +291,7 @@ fn a_store_that_takes_more_memory_than_there_is_is_refused_with_the_largest_that
     let LogStoreError::NoMemory { needed, most, .. } = &refused else { panic!("{refused}") };
     assert!((60..100).contains(&(needed.0 >> 30)), "{needed}");
     assert!((350..450).contains(&(most.0 >> 40)), "{most}");
-    assert!(refused.to_string().contains("it can serve a store of about"), "{refused}");
+    assert!(refused.to_string().contains("use a store of about"), "{refused}");
     for memory in [None, Some(ByteSize(needed.0))] {
         refuse_without_memory("disk", &shape, memory).expect("it is enough, or not known");
     }
