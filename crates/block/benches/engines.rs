@@ -203,7 +203,7 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Of one operation: what each of [`FIGURES`] says.
+/// The [`FIGURES`] of one operation.
 #[derive(Debug, Clone, Copy)]
 struct Cost([f64; FIGURES.len()]);
 

@@ -48,7 +48,7 @@ pub(crate) enum ClientError {
     NotAllowed {
         /// The socket.
         socket: PathBuf,
-        /// Of what.
+        /// What is owned.
         owned: &'static str,
     },
     /// The daemon did not answer in time.

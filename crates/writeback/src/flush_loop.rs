@@ -258,7 +258,7 @@ impl FlushLoop<'_> {
         }
     }
 
-    /// The run counts no longer.
+    /// Removes the run from the counts.
     fn settle(&mut self, run: Run) {
         let mut state = self.shared.state.lock();
         state.settle(run.range.pages);

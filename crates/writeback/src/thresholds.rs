@@ -60,7 +60,7 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Of a flusher of this disk.
+    /// The share of a flusher of this disk.
     pub(crate) fn new(disk: DiskShare) -> Share {
         FLUSHERS.fetch_add(1, Ordering::Relaxed);
         Share { disk, reported: AtomicU64::new(0) }

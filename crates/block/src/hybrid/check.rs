@@ -29,7 +29,7 @@ pub struct PairReport {
     pub log_size: ByteSize,
     /// Bytes of the disk whose newest data is only in the log, and whole.
     pub cached: ByteSize,
-    /// Of them, zeroes, which take no room in the log.
+    /// The zeroes among them, which take no room in the log.
     pub cached_zeroes: ByteSize,
     /// Bytes ever written to the flash.
     pub flash_written: ByteSize,

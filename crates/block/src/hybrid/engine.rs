@@ -295,7 +295,7 @@ impl Hybrid {
         Ok(superblock.lost)
     }
 
-    /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.
+    /// Ends the pair: writes all data of the log to the disk, which is a plain disk afterwards.
     pub fn dissolve(mut self) -> Result<(), HybridError> {
         let superblock = self.empty()?;
         pair::part(&self.shared.disk, &self.shared.flash, &superblock)

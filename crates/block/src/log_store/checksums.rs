@@ -22,7 +22,7 @@ const STEPS: usize = 64;
 pub(super) struct Tag(u32);
 
 impl Tag {
-    /// Of a block that is not known, or that need not be compared.
+    /// The tag of a block that is not known, or that need not be compared.
     pub(super) const NONE: Tag = Tag(0);
 
     pub(super) fn new(block: BlockNo, checksum: Checksum) -> Tag {

@@ -12,7 +12,7 @@ use super::engine::LogStore;
 pub struct RegionStats {
     /// Segments in it.
     pub segments: u32,
-    /// Of them free.
+    /// How many of them are free.
     pub free: u32,
     /// Live bytes in it.
     pub live: ByteSize,

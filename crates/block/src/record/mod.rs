@@ -109,7 +109,7 @@ pub enum Outcome {
 /// A change, and when it was under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Of which device.
+    /// The device.
     pub device: DeviceNo,
     /// What it is.
     pub action: Action,

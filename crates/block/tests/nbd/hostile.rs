@@ -39,7 +39,7 @@ fn assert_serves(served: &Served) {
     }
 }
 
-/// Who has read one block.
+/// A client that has read one block.
 fn one_block(served: &Served, export: &str) -> std::io::Result<Client> {
     let mut client = Client::connect(&served.socket());
     client.take(18)?;

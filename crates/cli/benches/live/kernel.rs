@@ -40,7 +40,7 @@ pub(crate) const FOREGROUND: u64 = 40;
 /// the kernel out of the way.
 const OUT_OF_THE_WAY: u64 = 2;
 
-/// Who orders write-back.
+/// What orders write-back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OrderedBy {
     Kernel,

@@ -103,7 +103,7 @@ pub(super) fn findings(config: &Config) -> Vec<SpannedNotice> {
     findings
 }
 
-/// A rule that wants warm files, and does not keep them.
+/// A rule that takes warm files but does not keep them.
 fn warm_rule_without_band(config: &Config, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Vec<Notice> {
     let bands = Condition::leaves(conditions).into_iter().filter_map(|condition| match condition {
         Condition::Heat { is: Comparison::Greater | Comparison::GreaterOrEqual, hysteresis, .. } => Some(*hysteresis),
@@ -147,7 +147,7 @@ fn suspicious_conditions(config: &Config, rule: &str, conditions: &[Condition]) 
     odd
 }
 
-/// A pattern that hardly means what it says; `all` that are beside it.
+/// A pattern that probably has another meaning than intended; `all` are the patterns beside it.
 fn suspicious_glob(config: &Config, glob: &str, all: &[String]) -> Option<Notice> {
     let inside = glob.strip_prefix(&*config.spec.mount.to_string_lossy()).filter(|inside| inside.starts_with('/'));
     if let Some(inside) = inside {

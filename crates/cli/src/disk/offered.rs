@@ -385,7 +385,7 @@ impl ServedDisk {
         }
     }
 
-    /// Ends it; all is on the disk then, and the flash no longer belongs to it. Nobody may use it any more.
+    /// Ends the pair: afterwards all data is on the disk, and the flash no longer belongs to it. No client may use it.
     pub(crate) fn dissolve(mut self) -> anyhow::Result<()> {
         if let Some(log) = self.log.take() {
             log.close()?;

@@ -147,7 +147,7 @@ pub(crate) struct CacheStatus {
     pub(crate) size: ByteSize,
     /// Bytes of the disk whose newest data is only on flash.
     pub(crate) cached: ByteSize,
-    /// Of them, zeroes, which take no room.
+    /// The zeroes among them, which take no room.
     #[serde(default)]
     pub(crate) cached_zeroes: ByteSize,
     pub(crate) when: String,
@@ -306,7 +306,7 @@ impl ScrubResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ScrubStatus {
     pub(crate) state: ScrubState,
-    /// Of the one that is running or interrupted.
+    /// Bytes that the running or interrupted one has read.
     pub(crate) read: ByteSize,
     pub(crate) damaged_ranges: u64,
     /// The last one that came to its end.

@@ -87,7 +87,7 @@ impl TestDisks {
         }
     }
 
-    /// Of a disk that is served.
+    /// The status of a disk that is served.
     pub fn status(&self, name: &str) -> Value {
         self.json(&["status", name])
     }

@@ -42,7 +42,7 @@ pub enum Order {
         /// Records that wait.
         window: usize,
     },
-    /// Of the file. Nothing is judged by its time, and times are as they were recorded.
+    /// The order of the file. No record is sorted or refused by its time.
     File,
 }
 
@@ -165,8 +165,8 @@ enum ReadState {
     Ended,
 }
 
-/// Opens a file, pipe or character device. Of a recording of blktrace (`sda.blktrace.0`) the files of all processors
-/// are read.
+/// Opens a file, pipe or character device. For a recording of blktrace (`sda.blktrace.0`) it reads the files
+/// of all processors.
 pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<TraceReader, TraceError> {
     let path = path.as_ref();
     let (file, length) = input::open_file(path)?;

@@ -196,7 +196,7 @@ impl BalancePlanner<'_> {
         self.held[member].iter().any(|held| !held.is_empty())
     }
 
-    /// What a member gives; `takers` from the emptiest to the fullest.
+    /// The next move from a member; `takers` from the emptiest to the fullest.
     fn move_from(&self, from: usize, takers: &[usize]) -> Option<Move> {
         let giver = &self.members[from];
         let takers = || takers.iter().copied().filter(|taker| *taker != from && self.is_apart(from, *taker));

@@ -137,7 +137,7 @@ impl FreeSegments {
         pool.range(last + 1..).next().or_else(|| pool.first()).copied().map(SegmentNo)
     }
 
-    /// A free segment of another region, as near to the borrower's as there is, give or take a [`STRIP`]. Within that
+    /// A free segment of another region, within a [`STRIP`] of the one nearest to the stream's own region. Within that
     /// it is the first one after the stream's last. So successive writes are not spread over both sides of the disk.
     fn from_other_region(&self, home: usize, last: u32) -> Option<SegmentNo> {
         let source = self.source_region(home, last)?;
@@ -156,8 +156,8 @@ impl FreeSegments {
         next_in(pool, &sides, last + 1)
     }
 
-    /// Who lends: the region where the stream wrote last as long as it has half as many free ones as the one that has
-    /// most, then the nearest such one.
+    /// The region to take a segment from: the one where the stream wrote last, while it has at least half as many free
+    /// segments as the region with most. Else the nearest such region.
     fn source_region(&self, home: usize, last: u32) -> Option<usize> {
         let most = self.pools.iter().map(BTreeSet::len).max()?;
         let rich =

@@ -355,7 +355,7 @@ impl Layout {
         self.forget(place);
     }
 
-    /// All that is live in a segment is pages of the map, which the caller has the next checkpoint write.
+    /// Marks a segment that holds only live pages of the map. The caller has the next checkpoint write these pages.
     pub fn retire(&mut self, number: SegmentNo) {
         let segment = &mut self.table[number.0 as usize];
         if segment.state != State::Full {

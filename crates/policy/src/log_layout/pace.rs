@@ -164,7 +164,7 @@ impl CleanerPolicy {
         Nanos((worked.0 as f64 * (1.0 / share - 1.0).clamp(0.0, MOST_REST)) as u64)
     }
 
-    /// How long a write of `blocks` blocks is held back.
+    /// How long a write of `blocks` blocks waits.
     pub fn write_delay(&self, layout: &Layout, cost: BlockCost, blocks: Pages) -> Nanos {
         Nanos((cost.0 * blocks.0 as f64 * layout.delay_share() * 1e9) as u64).min(MOST_DELAY)
     }

@@ -19,7 +19,7 @@ pub enum CleaningGoal {
     Ahead,
 }
 
-/// What to do so that there is room.
+/// The next step to make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReclaimStep {
     /// Nothing: there is enough, or nothing can be gained.
@@ -146,7 +146,7 @@ impl Layout {
         self.free.len() + self.cleaned.len() as u32 <= wanted || !self.short_regions(wanted, &[]).is_empty()
     }
 
-    /// How much of what it costs to clean for it a write should wait, from 0 while there is plenty to 1 at the reserve.
+    /// The share of the cleaning cost of a write that it should wait: 0 while there is plenty of room, 1 at the reserve.
     pub fn delay_share(&self) -> f64 {
         let above = (self.free.len() + self.cleaned.len() as u32).saturating_sub(self.reserve);
         1.0 - f64::from(above.min(self.low)) / f64::from(self.low.max(1))

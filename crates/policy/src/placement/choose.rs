@@ -37,7 +37,7 @@ pub(super) enum ChoiceReason {
     Evicted,
     /// It is on its list, and no earlier entry has room.
     Home,
-    /// Of the entry at this place in the list.
+    /// The entry at this place in the list was picked.
     Picked(usize, PickReason),
     /// The entry at this place keeps its directory on one branch, which is full.
     TogetherFull(usize, BranchId),

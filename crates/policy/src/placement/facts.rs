@@ -116,7 +116,7 @@ pub struct Inodes {
 }
 
 impl Inodes {
-    /// Of two branches together; one that does not count them adds nothing.
+    /// The sum of two branches; one that does not count them adds nothing.
     pub(super) fn sum(one: Option<Inodes>, other: Option<Inodes>) -> Option<Inodes> {
         let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
         Some(Inodes { total: a.total.saturating_add(b.total), free: a.free.saturating_add(b.free) })

@@ -20,7 +20,7 @@ pub struct Outlook {
 }
 
 impl Rules {
-    /// Whether any rule asks for what a new file does not have yet.
+    /// Whether any rule asks for a fact that a new file does not have yet.
     pub fn ask_late(&self) -> bool {
         self.ask_late
     }

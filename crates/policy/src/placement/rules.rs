@@ -84,7 +84,7 @@ impl MatchedEntry {
 /// Views of branches and groups.
 pub(super) type Views = SmallVec<[BranchView; 16]>;
 
-/// A branch or group that nothing is known of.
+/// A branch or group about which nothing is known.
 const AWAY: BranchView = BranchView {
     online: false,
     writable: false,

@@ -5,7 +5,7 @@ use umbrella_units::Nanos;
 use super::{Event, WriteBack};
 
 impl WriteBack {
-    /// The events that bring another policy to where this one is, the oldest write first. They carry over pages, their
+    /// The events that give another policy the state of this one, the oldest write first. They carry over pages, their
     /// places, ages, writes and whether they are active. Nothing else that a policy made of the past carries over, such
     /// as the position of an arm, or marks on files and zones.
     pub fn state_as_events(&self, now: Nanos) -> Vec<(Nanos, Event)> {

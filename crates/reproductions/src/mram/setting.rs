@@ -19,7 +19,7 @@ pub(super) const ASSUMED: &str = "All of the memory holds file pages. The origin
 /// The memory of the machine.
 pub(super) const MEMORY: ByteSize = ByteSize(512 << 20);
 
-/// Of an Athlon 64 3000+ (table 4.2); those of socket 939 have 1,800.
+/// The clock of an Athlon 64 3000+ (table 4.2); those of socket 939 have 1,800.
 const ATHLON_MHZ: u64 = 2000;
 
 /// Pages of a zone.

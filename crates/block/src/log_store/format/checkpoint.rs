@@ -103,7 +103,7 @@ pub struct CheckpointHeader {
     pub store: Uuid,
     /// The checkpoint with the higher one counts.
     pub number: CheckpointNo,
-    /// Of the first chunk after it.
+    /// The number of the first chunk after it.
     pub next_sequence: Sequence,
     /// Blocks that users had written.
     pub clock: Clock,

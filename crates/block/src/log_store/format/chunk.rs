@@ -88,7 +88,7 @@ pub enum Entry {
     Data {
         /// Which one.
         block: BlockNo,
-        /// Of the data.
+        /// The checksum of the data.
         checksum: Checksum,
         /// When it was written.
         stamp: Stamp,
@@ -97,7 +97,7 @@ pub enum Entry {
     Copy {
         /// Which one.
         block: BlockNo,
-        /// Of the data.
+        /// The checksum of the data.
         checksum: Checksum,
         /// When the user wrote it.
         stamp: Stamp,
@@ -106,7 +106,7 @@ pub enum Entry {
     MapPage {
         /// Which one.
         page: MapPageNo,
-        /// Of the page.
+        /// The checksum of the page.
         checksum: Checksum,
     },
     /// Blocks that read as zeroes. Has no data block.
@@ -474,7 +474,7 @@ const _: () = assert!(PLACE_BITS <= KIND_SHIFT);
 const _: () = assert!(FIRST_ENTRY_AT + MAX_ENTRIES * PACKED_BYTES + REPEAT_BYTES == 4088);
 
 impl Repeat {
-    /// Of a chunk at a place of the log.
+    /// The repeat of a chunk at a place of the log.
     pub(in crate::log_store) fn of(header: &ChunkHeader, place: LogBlock) -> Repeat {
         let (runs, is_exact) = fitting(header.entries.iter().map(Entry::blocks).collect());
         Repeat { stream: header.stream, place, blocks: header.blocks(), next: header.next, runs, is_exact }

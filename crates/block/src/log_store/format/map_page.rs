@@ -86,7 +86,7 @@ impl fmt::Debug for MapEntry {
 }
 
 impl IndexEntry {
-    /// Of a page with this checksum; the place must fit into 40 bits with one added.
+    /// The entry of a page with this checksum; the place must fit into 40 bits with one added.
     pub fn new(place: LogBlock, page: Checksum) -> Result<IndexEntry, FormatError> {
         let MapEntry(word) = MapEntry::new(place, Stamp(short(page).0))?;
         Ok(IndexEntry(word))

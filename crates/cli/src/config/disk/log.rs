@@ -50,7 +50,7 @@ pub(crate) struct LogSpec {
     pub(crate) scheme: SchemeSpec,
     /// What suits the size of the device if nothing is said.
     pub(crate) segment: Option<ByteSize>,
-    /// Of the device, so that cleaning is cheap.
+    /// The share of the device that is kept free, so that cleaning is cheap.
     pub(crate) spare: Percent,
     #[serde(serialize_with = "name_of")]
     pub(crate) victim: Victim,

@@ -180,7 +180,7 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Whether so long a response can have come from the buffer, the heads having been far away.
+    /// Whether a response of this length can come from the buffer after a long seek.
     pub(super) fn is_hit_after_seek(&self, response: f64) -> bool {
         self.hit.is_some_and(|hit| response < hit.median + LEAST_SEEK)
     }

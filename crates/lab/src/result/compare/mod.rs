@@ -216,7 +216,7 @@ impl<'a> Group<'a> {
         swept.filter(|(name, _)| *name != "seed" && is_general(name)).collect()
     }
 
-    /// The complete rows that a row may be compared with, itself among them.
+    /// The complete rows that a row may be compared with, including itself.
     fn comparable_rows<'b>(&'b self, row: &'b ComparisonRow<'a>) -> impl Iterator<Item = &'b ComparisonRow<'a>> {
         let context = self.context(row);
         self.complete().filter(move |other| self.context(other) == context)

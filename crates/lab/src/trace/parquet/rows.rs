@@ -38,7 +38,7 @@ pub(in crate::trace) struct Rows {
 }
 
 impl Rows {
-    /// Of a file whose columns are those of a trace.
+    /// The rows of a file whose columns are those of a trace.
     pub(in crate::trace) fn new(file: FromFile) -> Result<Rows, ParquetProblem> {
         let (metadata, meanings) = guarded(0, || {
             let metadata = file.metadata()?;

@@ -5,8 +5,8 @@
 //! - Of the commands in its queue it serves the one with the shortest positioning time, unless one has waited past the
 //!   age limit.
 //! - With the write cache, a write completes once it is in the buffer. The buffer is written out when nothing is to be
-//!   read, when it is half full, or when a command waits for it. Of the runs nearest to the heads, the one with the
-//!   shortest positioning time is written first.
+//!   read, when it is half full, or when a command waits for it. Among the runs nearest to the heads, the
+//!   one with the shortest positioning time is written first.
 //! - After a read the heads keep reading ahead until there is other work or the segment is full.
 //!
 //! Nothing is random: the position of the platter depends only on the time.
@@ -61,7 +61,7 @@ struct Command {
     ready: Nanos,
     /// When the media may take its first sector.
     data: Nanos,
-    /// How long after the media the host gets the report of a write.
+    /// Time from the end of the media transfer of a write to its report to the host.
     report_delay: Nanos,
     /// Sectors at its front that are in the buffer.
     buffered: u64,

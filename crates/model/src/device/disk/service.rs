@@ -179,7 +179,7 @@ impl Disk {
         (first.since(arrived).0 / sector).min(command.start - self.geometry.track_start(command.start)).min(room)
     }
 
-    /// How long after the media is done with a read the host has all of it.
+    /// Time from the end of the media transfer of a read until the host has all of it.
     fn read_report_delay(&self, command: &Command, media_transfer: MediaTransfer) -> Nanos {
         let timing = &self.timing;
         if !timing.bus {

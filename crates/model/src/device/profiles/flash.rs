@@ -110,7 +110,7 @@ fn sata_ssd() -> Profile {
     };
     Profile {
         name: "sata_ssd",
-        summary: "a SATA flash drive of today, 500 GB",
+        summary: "a current SATA flash drive, 500 GB",
         source: "assumed: no document; it serves one request after another, whatever its queue",
         spec: Spec::Ssd(spec),
         power: power::SATA_SSD,
