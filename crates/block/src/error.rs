@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn where_there_is_no_room_it_is_said_what_to_do() {
         for (code, below) in [(Errno::NOSPC, "a.img"), (Errno::DQUOT, "b.img")] {
-            let told = poisoned(code, below);
-            assert!(told.contains("make room for it, then detach it and attach it again"), "{told}");
+            let reported = poisoned(code, below);
+            assert!(reported.contains("make room for it, then detach it and attach it again"), "{reported}");
         }
     }
 }

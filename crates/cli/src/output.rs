@@ -68,14 +68,15 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), OutputError> {
 
 /// The error, its reasons, and what to do about it. Omits a reason that the text contains already.
 pub(crate) fn reasons(error: &anyhow::Error) -> String {
-    let told = error.chain().map(ToString::to_string).fold(String::new(), |told, reason| match told.as_str() {
-        "" => reason,
-        told if told.contains(&reason) => told.to_owned(),
-        told => format!("{told}: {reason}"),
-    });
+    let reported =
+        error.chain().map(ToString::to_string).fold(String::new(), |reported, reason| match reported.as_str() {
+            "" => reason,
+            reported if reported.contains(&reason) => reported.to_owned(),
+            reported => format!("{reported}: {reason}"),
+        });
     match advice(error) {
-        Some(advice) => format!("{told}; {advice}"),
-        None => told,
+        Some(advice) => format!("{reported}; {advice}"),
+        None => reported,
     }
 }
 

@@ -238,9 +238,9 @@ fn the_first_mount_over_used_disks_looks_at_them_and_later_ones_do_not() {
         fs::write(disk.path().join("film"), "film").unwrap();
     }
     let mut pool = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path()).mount();
-    let told =
+    let reported =
         || pool.status().warnings.iter().any(|one| one.contains("first look") && one.contains("1 file on several"));
-    eventually("status tells what was found", told);
+    eventually("status tells what was found", reported);
     assert!(pool.say(["status"]).contains("umbrella check --import"));
     pool.remount();
     assert!(!pool.status().warnings.iter().any(|one| one.contains("first look")));

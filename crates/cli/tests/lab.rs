@@ -239,9 +239,9 @@ fn what_is_no_trace_is_reported_once_and_by_name() {
         let mut command = lab("run");
         command.arg("--trace").arg(&path);
         refused(&mut command, 1, &[message]);
-        let told = said(&output(&mut command));
-        assert_eq!(told.matches(message).count(), 1, "{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        let reported = said(&output(&mut command));
+        assert_eq!(reported.matches(message).count(), 1, "{reported}");
+        assert_eq!(reported.lines().count(), 1, "{reported}");
     }
 }
 
@@ -257,8 +257,8 @@ fn a_paper_names_a_trace_that_cannot_be_used_once_and_as_it_was_given() {
         let mut command = lab("paper");
         command.args([paper, "--quick", "--trace"]).arg(path);
         refused(&mut command, 1, &[message]);
-        let told = said(&output(&mut command));
-        assert_eq!(told.matches(".csv").count(), 1, "{told}");
+        let reported = said(&output(&mut command));
+        assert_eq!(reported.matches(".csv").count(), 1, "{reported}");
     }
 }
 
@@ -1084,11 +1084,14 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     let shown = given(&mut paper());
     assert!(shown.contains("desktop_week: ") && shown.contains("docs/reproductions/nvcache.md"), "{shown}");
     refused(paper().arg("--trace").arg(folder.path().join("missing.csv")), 1, &["missing.csv"]);
-    assert!(shown.contains("at least 75 %") && !shown.contains("at most 90"), "bounds are told from values: {shown}");
-    for (named, told) in
+    assert!(
+        shown.contains("at least 75 %") && !shown.contains("at most 90"),
+        "bounds are distinguished from values: {shown}"
+    );
+    for (named, reported) in
         [(folder.path().join("no"), "not a directory"), (folder.path().to_owned(), "none of the week-long")]
     {
-        refused(figure("4").env("UMBRELLA_TRACES", named), 1, &["UMBRELLA_TRACES is /", told]);
+        refused(figure("4").env("UMBRELLA_TRACES", named), 1, &["UMBRELLA_TRACES is /", reported]);
     }
     refused(lab("paper").args(["tesa", "--trace"]).arg(&path), 1, &["--trace is for nvcache"]);
     refused(lab("paper").args(["nvcache", "--figure", "99"]), 1, &["nvcache has no figure \"99\" here (known: 2.1,"]);

@@ -618,15 +618,15 @@ fn a_recording_that_fills_its_disk_keeps_what_fits() {
             }
             write_around_the_cache(&file, page..page + 1);
         }
-        let told = recorder.end();
-        assert!(told.ends_with("(exit status: 1)") && told.contains("No space left on device"), "{told}");
-        assert!(told.contains("more did not fit"), "{told}");
-        assert_eq!(names(small.0.path()), [name], "{told}");
+        let reported = recorder.end();
+        assert!(reported.ends_with("(exit status: 1)") && reported.contains("No space left on device"), "{reported}");
+        assert!(reported.contains("more did not fit"), "{reported}");
+        assert_eq!(names(small.0.path()), [name], "{reported}");
         let text = disk.folder.path().join(format!("{name}.csv"));
         converted(&output, &text, &[]);
         let kept = fs::read_to_string(&text).unwrap().lines().count() - 1;
         assert!(kept >= least, "only {kept} in {name}");
-        assert!(told.contains(&format!("{}: {kept} records", output.display())), "{kept}: {told}");
+        assert!(reported.contains(&format!("{}: {kept} records", output.display())), "{kept}: {reported}");
     }
 }
 

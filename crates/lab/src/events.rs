@@ -230,7 +230,7 @@ impl Run {
             return Ok(());
         }
         let place = self.answer.iter().zip(recorded).take_while(|(chosen, recorded)| chosen == recorded).count();
-        let told = |pages: &[DirtyPage]| pages.get(place).map(|page| (page.page, page.block));
+        let reported = |pages: &[DirtyPage]| pages.get(place).map(|page| (page.page, page.block));
         Err(EventsError::Differs {
             number: so_far.recorded.selections,
             at: now,

@@ -372,7 +372,7 @@ proptest! {
             let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
             let expected = at_resolution(&records, resolution(format));
             prop_assert_eq!(&read(&bytes, &options).unwrap(), &expected, "{}", format);
-            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &expected, "{}, told by content", format);
+            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &expected, "{}, recognised by content", format);
         }
     }
 

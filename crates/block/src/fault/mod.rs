@@ -76,7 +76,7 @@ pub struct Faulty<D> {
     name: Arc<str>,
     plan: Plan,
     state: Mutex<FaultState>,
-    let_go: Condvar,
+    released_event: Condvar,
     /// Never taken while the state is held.
     power: Mutex<PowerState>,
 }
@@ -97,7 +97,7 @@ impl<D: BlockDevice> Faulty<D> {
             name: Arc::from("faulty disk"),
             plan,
             state: Mutex::new(state),
-            let_go: Condvar::new(),
+            released_event: Condvar::new(),
             power: Mutex::default(),
         }
     }
@@ -120,7 +120,7 @@ impl<D: BlockDevice> Faulty<D> {
     /// Releases all calls that hang. No later call hangs.
     pub fn release(&self) {
         self.state.lock().released = true;
-        self.let_go.notify_all();
+        self.released_event.notify_all();
     }
 
     /// Cuts the power now. An error is one of the device behind.
@@ -177,7 +177,7 @@ impl<D: BlockDevice> Faulty<D> {
         let verdict = state.match_rules(&self.plan, call, range);
         if verdict.hang && !state.released {
             state.counts.hanging += 1;
-            self.let_go.wait_while(&mut state, |state| !state.released);
+            self.released_event.wait_while(&mut state, |state| !state.released);
             state.counts.hanging -= 1;
         }
         drop(state);

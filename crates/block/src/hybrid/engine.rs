@@ -169,7 +169,7 @@ impl Hybrid {
             epoch: labels.tag.epoch.next(),
             durable,
             // A log that ends before what was durable is refused.
-            untold: durable.0.saturating_sub(old.last_reported().0),
+            unreported: durable.0.saturating_sub(old.last_reported().0),
             written: old.written.saturating_add(found.uncounted).saturating_add(labels_written),
             lost: found.lost,
             ..old

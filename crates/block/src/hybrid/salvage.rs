@@ -129,7 +129,7 @@ impl DamagedPair {
             durable: self.survey.end.next_sequence.before().max(last.durable),
             // Includes what is perhaps lost: all of it counts as reported then.
             lost: self.losses().at_risk,
-            untold: 0,
+            unreported: 0,
             ..last
         };
         write_superblock(&*self.flash.device, &superblock)?;

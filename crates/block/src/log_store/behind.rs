@@ -105,14 +105,14 @@ impl Replay<'_> {
         let mut behind = ChunksBehind::default();
         loop {
             while let Some((segment, slot)) = places.pop() {
-                let (mut goes_on, mut next) = (None, Vec::new());
+                let (mut continues, mut next) = (None, Vec::new());
                 let slots = slot..shape.segment_blocks.min(slot.saturating_add(NEAR));
                 self.for_each_later(segment, slots, |place, header| {
-                    goes_on = Some((segment, shape.slot(place) + header.blocks()));
+                    continues = Some((segment, shape.slot(place) + header.blocks()));
                     next.extend(header.next.filter(|next| begun.insert(*next)).map(|segment| (segment, 0)));
                     behind.note(place, header);
                 });
-                places.extend(goes_on.into_iter().chain(next));
+                places.extend(continues.into_iter().chain(next));
             }
             // The header that says where the log continues may be damaged too.
             let Some(segment) = beside.pop_first() else { return behind };

@@ -90,16 +90,16 @@ impl fmt::Display for Loss {
                 "flushed data is perhaps lost: the log ends before chunk {first}, and was being flushed up to chunk {last};"
             )?;
         }
-        let mut told = false;
+        let mut reported = false;
         if !self.blocks.is_empty() {
             write!(f, " blocks {}", BlockRanges(&self.blocks))?;
-            told = true;
+            reported = true;
         }
         if !self.among.is_empty() {
-            write!(f, "{} some of blocks {}", if told { ", and" } else { "" }, BlockRanges(&self.among))?;
-            told = true;
+            write!(f, "{} some of blocks {}", if reported { ", and" } else { "" }, BlockRanges(&self.among))?;
+            reported = true;
         }
-        match (self.unknown, told) {
+        match (self.unknown, reported) {
             (0, _) => {}
             (unknown, false) => write!(f, " unknown blocks in {unknown} chunks")?,
             (unknown, true) => write!(f, ", and unknown blocks in {unknown} chunks")?,

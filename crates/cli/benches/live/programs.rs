@@ -77,8 +77,8 @@ impl Dbench {
         let output = host::run(&mut command)?;
         let text = String::from_utf8_lossy(&output.stdout);
         let line =
-            text.lines().find_map(|line| line.strip_prefix("Throughput ")).context("dbench told no throughput")?;
-        let rate: f64 = line.split(' ').next().unwrap_or_default().parse().context("dbench told no number")?;
+            text.lines().find_map(|line| line.strip_prefix("Throughput ")).context("dbench printed no throughput")?;
+        let rate: f64 = line.split(' ').next().unwrap_or_default().parse().context("dbench printed no number")?;
         ensure!(rate > 0.0, "dbench did nothing");
         Ok(rate * seconds as f64 / 1000.0)
     }

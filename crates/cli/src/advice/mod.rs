@@ -62,11 +62,11 @@ mod tests {
     #[test]
     fn an_error_of_a_disk_is_reported_with_the_command_that_helps() {
         let plain = anyhow::Error::from(no_superblock());
-        let told = |error: &anyhow::Error| {
-            advice(error).is_some_and(|told| told.starts_with("`umbrella disk create` makes one;"))
+        let reported = |error: &anyhow::Error| {
+            advice(error).is_some_and(|reported| reported.starts_with("`umbrella disk create` makes one;"))
         };
-        assert!(told(&plain));
-        assert!(told(&plain.context("the flash")));
+        assert!(reported(&plain));
+        assert!(reported(&plain.context("the flash")));
         assert_eq!(advice(&anyhow::anyhow!("something else")), None);
     }
 

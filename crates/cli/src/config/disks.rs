@@ -324,11 +324,11 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
         PathLocality::Here => StagingSeen::of(&path, look),
         PathLocality::Away { path, .. } => probe::inspect_path(look, &path, TIMEOUT).unwrap_or_else(|| {
             let silence = mounts::describe_unresponsive(&path).unwrap_or_else(|| "cannot be checked".to_owned());
-            StagingSeen { obstacle: Some(format!("it {silence}")), is_on_disk: false }
+            StagingSeen { unusable_reason: Some(format!("it {silence}")), is_on_disk: false }
         }),
     };
     let notice = match seen {
-        StagingSeen { obstacle: Some(reason), .. } => Notice::Staging { path, reason },
+        StagingSeen { unusable_reason: Some(reason), .. } => Notice::Staging { path, reason },
         StagingSeen { is_on_disk: true, .. } => Notice::StagingOnDisk { path },
         StagingSeen { .. } => return None,
     };
@@ -338,7 +338,7 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
 /// What was seen of the path of a staging area.
 #[derive(Debug, Serialize, Deserialize)]
 struct StagingSeen {
-    obstacle: Option<String>,
+    unusable_reason: Option<String>,
     is_on_disk: bool,
 }
 
@@ -347,7 +347,7 @@ impl StagingSeen {
         let volatile = look == ProbeKind::VolatileStaging;
         let spec = StagingSpec { path: Some(path.to_owned()), volatile, ..StagingSpec::default() };
         let is_on_disk = !volatile && device_of(path).is_some_and(|device| is_disk(&device));
-        StagingSeen { obstacle: staging_obstacle(&spec), is_on_disk }
+        StagingSeen { unusable_reason: staging_obstacle(&spec), is_on_disk }
     }
 }
 

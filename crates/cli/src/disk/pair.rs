@@ -109,7 +109,7 @@ pub(crate) fn detach_unserved(
 /// Brings all that is on flash to the disk. Returns how much that was; fails when no client wants progress any more.
 pub(crate) fn drain(hybrid: &Hybrid, report: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
     let total = hybrid.stats().cached;
-    let mut told = true;
+    let mut reported = true;
     // It has to be awake for its mark, too.
     hybrid.keep_awake();
     let drained = std::thread::scope(|scope| {
@@ -118,8 +118,9 @@ pub(crate) fn drain(hybrid: &Hybrid, report: &mut dyn FnMut(&Progress) -> bool) 
             std::thread::sleep(TELL_EVERY);
             let stats = hybrid.stats();
             let left = if stats.draining { stats.drain_left } else { stats.cached };
-            told = told && report(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total, ending: false });
-            if !told {
+            reported =
+                reported && report(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total, ending: false });
+            if !reported {
                 hybrid.stop_drain();
             }
         }

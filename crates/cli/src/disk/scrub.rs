@@ -92,7 +92,7 @@ impl Scrubs {
         let mut scrubbing = self.record.lock().begun.take().filter(|_| !restart).unwrap_or_default();
         // When the next part may be read: a time in which nothing could be read is not made up for.
         let mut due = Instant::now();
-        let (mut saved, mut told) = (due, None::<Instant>);
+        let (mut saved, mut reported) = (due, None::<Instant>);
         let mut buffer = Buffer::default();
         loop {
             let Some(now) = disk.upgrade() else {
@@ -109,8 +109,8 @@ impl Scrubs {
             }
             due = due.max(began) + time_for(read, bandwidth);
             loop {
-                if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                    told = Some(Instant::now());
+                if reported.is_none_or(|reported| reported.elapsed() >= TELL_EVERY) {
+                    reported = Some(Instant::now());
                     self.record.lock().begun = Some(scrubbing.clone());
                     let progress = Progress { done: scrubbing.read, total: total.max(scrubbing.read), ending: false };
                     if !report(&progress) {

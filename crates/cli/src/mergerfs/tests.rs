@@ -97,9 +97,10 @@ fn the_page_has_a_row_for_each_policy() {
 
 #[test]
 fn an_unknown_policy_and_no_policy_are_said() {
-    let told = |translation: Translation| translation.missing.into_iter().map(|note| note.option).collect::<Vec<_>>();
-    assert_eq!(told(policy("best")), ["category.create=best"]);
-    assert_eq!(told(translate("/a:/b /srv/pool fuse.mergerfs defaults", None).unwrap()), ["category.create"]);
+    let reported =
+        |translation: Translation| translation.missing.into_iter().map(|note| note.option).collect::<Vec<_>>();
+    assert_eq!(reported(policy("best")), ["category.create=best"]);
+    assert_eq!(reported(translate("/a:/b /srv/pool fuse.mergerfs defaults", None).unwrap()), ["category.create"]);
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_continues() {
     assert!(read[..lost.start] == data[..lost.start] && read[lost.end..] == data[lost.end..]);
     assert!(read[lost.clone()].iter().all(|&byte| byte == 0), "older data is there");
     disks.given(&["detach", "--keep-cache"]);
-    assert_eq!(disks.json(&["check", config])["ok"], true, "it was told");
+    assert_eq!(disks.json(&["check", config])["ok"], true, "it was reported");
 }
 
 #[test]

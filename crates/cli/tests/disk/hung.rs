@@ -47,10 +47,10 @@ impl TestDisks {
     #[track_caller]
     fn fails_in_time(&self, args: &[&str], parts: &[&str]) {
         let output = self.in_time(args);
-        let told = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        let reported = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {reported}");
         for part in parts {
-            assert!(told.contains(part), "{args:?}: {part:?} is not in {told:?}");
+            assert!(reported.contains(part), "{args:?}: {part:?} is not in {reported:?}");
         }
     }
 
@@ -195,6 +195,6 @@ fn a_check_of_a_pool_whose_branch_has_read_a_request_and_does_not_answer_ends() 
     drop(slow);
     assert!(ended.is_some(), "it hangs");
     let output = child.wait_with_output().expect("it has ended");
-    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
-    assert!(told.contains("far") && told.contains("answer"), "{told}");
+    let reported = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
+    assert!(reported.contains("far") && reported.contains("answer"), "{reported}");
 }

@@ -126,8 +126,11 @@ fn a_daemon_that_is_still_opening_outlives_its_starter() {
         kill_process(pid, end).expect("it waits");
         let output = starter.wait_with_output().expect("it ends");
         if end == Signal::TERM {
-            let told = said(&output);
-            assert!(told.contains("is still opening") && told.contains("`umbrella disk detach slow`"), "{told}");
+            let reported = said(&output);
+            assert!(
+                reported.contains("is still opening") && reported.contains("`umbrella disk detach slow`"),
+                "{reported}"
+            );
         }
         eventually("the disk is served", || disks.is_served("slow"));
         let logs = disks.logs();
@@ -149,10 +152,11 @@ fn reads_that_fail_are_counted_and_reported() {
     assert!(said(&io("read 2M 4k")).contains("read failed") || !io("read 2M 4k").status.success());
     let failed = disks.json(&["stats", "a"])["umbrella_disk_failed_reads_count"].as_u64().expect("a count");
     assert!(failed > 0);
-    let told = disks.given(&["status", "a"]);
+    let reported = disks.given(&["status", "a"]);
     assert!(
-        told.contains("of the disk (") && told.contains("failed since it was offered, the last one at sector 4096"),
-        "{told}"
+        reported.contains("of the disk (")
+            && reported.contains("failed since it was offered, the last one at sector 4096"),
+        "{reported}"
     );
     assert_eq!(disks.status("a")["trouble"].as_array().map(Vec::len), Some(1));
     File::options().write(true).open(&image).and_then(|file| file.set_len(4 * MIB)).expect("it can be mended");

@@ -184,8 +184,8 @@ fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk(
     assert_eq!(said(&again), "");
     let changed = fs::read_to_string(config).expect("it is there").replace("\"full\"", "\"each\"");
     fs::write(config, changed).expect("the folder can be written");
-    let told = said(&disks.run(&["attach", config]));
-    assert!(told.contains("media is served with when = \"full\", not \"each\""), "{told}");
+    let reported = said(&disks.run(&["attach", config]));
+    assert!(reported.contains("media is served with when = \"full\", not \"each\""), "{reported}");
     run("mkfs.ext4", ["-q", &device]);
     let mnt = disks.path("mnt");
     fs::create_dir(&mnt).expect("the folder can be made");
@@ -194,8 +194,8 @@ fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk(
     fs::write(mnt.join("file"), &data).expect("there is room");
     disks.refused(&["detach", "media"], 1, &[&device, "in use: mounted at ", "unmount"]);
     let failed = disks.run(&["detach", "media", "--json"]);
-    let told: Value = serde_json::from_slice(&failed.stdout).expect("one JSON document");
-    assert!(told["error"].as_str().is_some_and(|told| told.contains("in use")), "{told}");
+    let reported: Value = serde_json::from_slice(&failed.stdout).expect("one JSON document");
+    assert!(reported["error"].as_str().is_some_and(|reported| reported.contains("in use")), "{reported}");
     assert_eq!(fs::read(mnt.join("file")).expect("it continues"), data);
     run("umount", [&mnt]);
     let stats = disks.json(&["stats", "media"]);
@@ -237,8 +237,11 @@ fn an_attached_disk_whose_daemon_was_killed_can_be_attached_again() {
     disks.given(&["create", config]);
     disks.given(&["attach", config]);
     ends(disks.signal("media", Signal::KILL));
-    let told = said(&disks.run(&["status"]));
-    assert!(told.contains("media: its daemon is gone and did not clean up; attach or serve it again"), "{told}");
+    let reported = said(&disks.run(&["status"]));
+    assert!(
+        reported.contains("media: its daemon is gone and did not clean up; attach or serve it again"),
+        "{reported}"
+    );
     let device = disks.given(&["attach", config]).trim().to_owned();
     assert_eq!(disks.status("media")["device"], device.as_str());
     disks.given(&["detach"]);
@@ -296,9 +299,9 @@ fn a_daemon_in_the_foreground_ends_at_a_signal_and_keeps_what_is_on_flash() {
     disks.refused(&["serve", config], 1, &["media is already served by process"]);
     disks.refused(&["create", config], 1, &["media is served; detach it first"]);
     disks.signal("media", Signal::INT);
-    let (code, told) = daemon.ended();
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("hybrid, 63.9 MiB, at unix:"), "{told}");
+    let (code, reported) = daemon.ended();
+    assert_eq!(code, Some(0), "{reported}");
+    assert!(reported.contains("hybrid, 63.9 MiB, at unix:"), "{reported}");
     assert_eq!(disks.json(&["check", config])["pair"]["cached"], MIB);
 }
 

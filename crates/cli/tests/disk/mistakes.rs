@@ -41,10 +41,10 @@ fn half_of_a_hybrid_disk_is_not_written_on_its_own() {
     let disks = TestDisks::new();
     let config = disks.hybrid("media", "never");
     disks.given(&["create", config.to_str().expect("text")]);
-    let told = ["media.disk belongs together with the flash ", "its data may be old", "--read-only"];
-    disks.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &told);
-    disks.refused(&["attach", "--disk", "media.disk"], 1, &told);
-    disks.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", told[0]]);
+    let reported = ["media.disk belongs together with the flash ", "its data may be old", "--read-only"];
+    disks.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &reported);
+    disks.refused(&["attach", "--disk", "media.disk"], 1, &reported);
+    disks.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", reported[0]]);
     disks.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
     disks.given(&["detach", "media"]);
 }
@@ -57,11 +57,11 @@ fn half_of_a_hybrid_disk_that_grew_or_whose_label_is_damaged_is_not_written_on_i
     let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
     for size in [65 * MIB, 127 * MIB] {
         disk.set_len(size).expect("it grows");
-        let told = ["media.disk may be half of a hybrid disk", "had 64 MiB when it was joined with its flash"];
+        let reported = ["media.disk may be half of a hybrid disk", "had 64 MiB when it was joined with its flash"];
         for command in [&["serve", "--disk", "media.disk", "--daemon"][..], &["attach", "--disk", "media.disk"]] {
-            disks.refused(command, 1, &told);
+            disks.refused(command, 1, &reported);
         }
-        disks.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", told[0]]);
+        disks.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", reported[0]]);
         disks.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
         disks.given(&["detach", "media"]);
     }
@@ -153,13 +153,13 @@ fn a_configuration_that_is_missing_names_the_page_of_disks() {
 #[test]
 fn status_says_of_a_disk_without_a_motor_that_it_does_not_sleep() {
     let disks = TestDisks::new();
-    for (name, sleep, told) in [("sleeps", "fixed:timeout=0", 1), ("wakes", "never", 0)] {
+    for (name, sleep, reported) in [("sleeps", "fixed:timeout=0", 1), ("wakes", "never", 0)] {
         let config = disks.hybrid(name, sleep);
         let config = config.to_str().expect("text");
         disks.given(&["create", config]);
         disks.given(&["serve", config, "--daemon"]);
         let trouble = disks.status(name)["trouble"].to_string();
-        assert_eq!(trouble.matches("has no motor").count(), told, "{trouble}");
+        assert_eq!(trouble.matches("has no motor").count(), reported, "{trouble}");
     }
     assert!(disks.given(&["status"]).contains("has no motor"));
 }
@@ -199,10 +199,10 @@ fn a_device_that_is_held_open_is_not_detached_and_its_holder_is_named() {
     let device = disks.given(&["attach", "--disk", "memory:size=1MiB", "--name", "ram"]).trim().to_owned();
     let held = File::open(&device).expect("it can be opened");
     let output = disks.run(&["detach"]);
-    let told = said(&output);
+    let reported = said(&output);
     let holder = format!("(process {})", std::process::id());
-    assert!(told.contains("held open by ") && told.contains(&holder), "{told}");
-    assert_eq!(told.matches("in use").count(), 1, "{told}");
+    assert!(reported.contains("held open by ") && reported.contains(&holder), "{reported}");
+    assert_eq!(reported.matches("in use").count(), 1, "{reported}");
     drop(held);
     disks.given(&["detach"]);
 }
@@ -276,11 +276,11 @@ fn a_daemon_that_does_not_answer_hides_no_other_disk() {
         kill_process(*pid, Signal::CONT).expect("it is there");
     }
     assert!(String::from_utf8_lossy(&output.stdout).contains("three  memory"), "{output:?}");
-    let told = said(&output);
+    let reported = said(&output);
     for name in ["one", "two"] {
-        assert!(told.contains(&format!("{name}: the daemon (process ")), "{told}");
+        assert!(reported.contains(&format!("{name}: the daemon (process ")), "{reported}");
     }
-    assert!(told.contains("did not answer within 2 s"), "{told}");
+    assert!(reported.contains("did not answer within 2 s"), "{reported}");
 }
 
 #[test]
@@ -344,9 +344,9 @@ fn half_of_a_hybrid_disk_that_was_cut_or_grew_much_is_known_without_its_label() 
         disks.given(&["detach", "--keep-cache"]);
         let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
         disk.set_len(size).expect("it is another size");
-        let told = [became, "with the flash ", "--read-only", "--forget-flash"];
+        let reported = [became, "with the flash ", "--read-only", "--forget-flash"];
         for command in [&["serve", "--disk", "media.disk", "--daemon"][..], &["attach", "--disk", "media.disk"]] {
-            disks.refused(command, 1, &told);
+            disks.refused(command, 1, &reported);
         }
         disks.refused(&["check", "--disk", "media.disk"], 0, &["warning: ", became]);
         disks.refused(&["check", config], 1, &["when it was joined with its flash", "give it its old size again"]);
@@ -355,7 +355,7 @@ fn half_of_a_hybrid_disk_that_was_cut_or_grew_much_is_known_without_its_label() 
         disks.given(&["detach", "media"]);
         // Under another name it is the same disk.
         fs::rename(disks.path("media.disk"), disks.path("moved")).expect("it can be renamed");
-        disks.refused(&["serve", "--disk", "moved", "--daemon"], 1, &told);
+        disks.refused(&["serve", "--disk", "moved", "--daemon"], 1, &reported);
         fs::rename(disks.path("moved"), disks.path("media.disk")).expect("it can be renamed");
         disks.given(&["detach", config, "--forget-flash"]);
         disks.given(&["serve", "--disk", "media.disk", "--daemon"]);

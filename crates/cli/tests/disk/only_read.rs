@@ -74,9 +74,9 @@ fn a_hybrid_disk_whose_labels_are_damaged_says_so_and_is_salvaged() {
         for at in copies {
             flip(&disks, image, at);
         }
-        let told = ["both copies of the label of", "are damaged", "umbrella disk salvage"];
-        disks.refused(&["attach", &config], 1, &told);
-        disks.refused(&["check", &config], 1, &told);
+        let reported = ["both copies of the label of", "are damaged", "umbrella disk salvage"];
+        disks.refused(&["attach", &config], 1, &reported);
+        disks.refused(&["check", &config], 1, &reported);
         disks.refused(&["salvage", &config, "--to", "out.raw", "--force"], 1, &["Umbrella cannot tell"]);
         assert!(first(&disks.path("out.raw"), MIB as usize) == bytes(1, MIB), "{image}: what can be read is got out");
     }

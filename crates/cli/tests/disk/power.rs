@@ -30,8 +30,8 @@ fn a_disk_says_when_sleeping_pays_and_how_that_is_known() {
         disks.given(&["serve", &config, "--daemon"]);
         let break_even = &disks.status("media")["cache"]["break_even"];
         assert_eq!((&break_even["seconds"], &break_even["source"]), (&seconds.into(), &source.into()));
-        let told = disks.given(&["status", "media"]);
-        assert!(told.contains(&format!("sleeping pays after {seconds} s ({source})")), "{told}");
+        let reported = disks.given(&["status", "media"]);
+        assert!(reported.contains(&format!("sleeping pays after {seconds} s ({source})")), "{reported}");
         disks.given(&["detach", "media"]);
     }
 }
@@ -47,7 +47,7 @@ fn energies_are_reported_with_where_their_watts_come_from_and_a_spin_up_is_timed
     let stats = disks.json(&["stats", "ram"]);
     assert!(stats["umbrella_spindle_spin_up_seconds"].as_f64().is_some_and(|seconds| seconds > 0.1), "{stats}");
     assert_eq!(stats["watts"]["flash"], "the profile \"sata_ssd\": assumed");
-    let told = disks.given(&["stats", "ram"]);
-    assert!(told.contains("watts of the disk: those of the profile \"modern\": assumed"), "{told}");
+    let reported = disks.given(&["stats", "ram"]);
+    assert!(reported.contains("watts of the disk: those of the profile \"modern\": assumed"), "{reported}");
     disks.given(&["detach", "ram"]);
 }

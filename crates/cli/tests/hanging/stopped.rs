@@ -323,9 +323,9 @@ fn an_unmount_of_a_daemon_that_hangs_reports_it_and_waits() {
     let stopped = Stopped::process(pool.pid());
     let heard = pool.dir().join("heard");
     let mut unmount = pool.command().args(["unmount"]).stderr(fs::File::create(&heard).unwrap()).spawn().unwrap();
-    let told = || fs::read_to_string(&heard).unwrap().contains("has not answered").then_some(());
-    let told = poll(PATIENCE, told);
+    let reported = || fs::read_to_string(&heard).unwrap().contains("has not answered").then_some(());
+    let reported = poll(PATIENCE, reported);
     drop(stopped);
-    assert!(unmount.wait().unwrap().success() && told.is_some(), "{:?}", fs::read_to_string(&heard));
+    assert!(unmount.wait().unwrap().success() && reported.is_some(), "{:?}", fs::read_to_string(&heard));
     assert_eq!(pool.wait_for_end(), Some(true));
 }

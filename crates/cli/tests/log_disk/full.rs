@@ -37,8 +37,8 @@ fn a_store_whose_file_system_is_full_says_what_to_do_and_that_works() {
         assert_eq!(trouble.matches("f.img").count(), 1, "{trouble}");
         assert!(fs::read(mount.path().join("kept")).expect("it can be read") == kept);
     }
-    let told = ["f.img is detached and its daemon has ended, but with an error", "make room for it"];
-    disks.refused(&["detach", "f.img"], 1, &told);
+    let reported = ["f.img is detached and its daemon has ended, but with an error", "make room for it"];
+    disks.refused(&["detach", "f.img"], 1, &reported);
     assert_eq!(disks.given(&["status"]), "no disk is served\n");
 
     small.has_room_for(200 * MIB);

@@ -92,8 +92,8 @@ fn kill_below_a_file_system(disks: &TestDisks, name: &str, disk: &str) {
             kill_process(pid, Signal::KILL).expect("it runs");
             eventually("it is gone", || rustix::process::test_kill_process(pid).is_err());
         }
-        let told = disks.said(&["check", disk, "--data"]);
-        assert!(!told.contains("error") && !told.contains("warning"), "{told}");
+        let reported = disks.said(&["check", disk, "--data"]);
+        assert!(!reported.contains("error") && !reported.contains("warning"), "{reported}");
         device = disks.attach(disk);
         // The first takes over what its journal has, the second finds nothing more.
         let _ = Command::new("e2fsck").args(["-f", "-p", &device]).output().expect("e2fsck(8) runs");

@@ -52,8 +52,9 @@ fn wrong_options_say_what_to_write() {
         2,
         &["there is no placement scheme \"rlfs\" (did you mean \"r_lfs\"?)", "known: r_lfs, sepgc"],
     );
-    let told = ["\"oracle\" needs to know the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
-    disks.refused(&create(&["--size", SIZE, "--scheme", "oracle"]), 2, &told);
+    let reported =
+        ["\"oracle\" needs to know the future", "for a disk there are: r_lfs, sepgc, dac, sfs, sepbit, organ\n"];
+    disks.refused(&create(&["--size", SIZE, "--scheme", "oracle"]), 2, &reported);
     assert!(!disks.said(&create(&["--size", SIZE, "--scheme", "rlfs"])).contains("oracle"), "no disk can use it");
     disks.refused(&create(&["--size", SIZE, "--scheme", "r_lfs:regions=9"]), 2, &["regions=9 is not possible"]);
     disks.refused(&create(&["--size", "512KiB"]), 1, &["a log store needs at least"]);
@@ -70,7 +71,7 @@ fn wrong_options_say_what_to_write() {
     );
     disks.refused(&["check", &config], 1, &["a.disk.toml:7:1", "unknown key \"foo\"", "checkpoint_every"]);
     let config = disks.config("a", "[disk]\npath = \"/dev/sdz\"\n[log]\nvictim = \"gready\"\nclean_share = \"0%\"\nscheme = \"x\"\nsegment = \"5MiB\"\nspare = \"95%\"\nmap_memory = \"1KiB\"\nquiet = \"x\"\n");
-    let told = [
+    let reported = [
         "4:10: \"gready\" is not valid here (did you mean \"greedy\"?); valid values: \"cost-benefit\", \"greedy\"",
         "5:15: clean_share must be a share from \"1%\" to \"100%\", not \"0%\"",
         "6:10: scheme: there is no placement scheme \"x\"; known: r_lfs, sepgc",
@@ -79,7 +80,7 @@ fn wrong_options_say_what_to_write() {
         "9:14: map_memory must be 64KiB or more, not \"1KiB\"",
         "10:9: quiet",
     ];
-    disks.refused(&["check", &config], 1, &told);
+    disks.refused(&["check", &config], 1, &reported);
 }
 
 #[test]
@@ -130,19 +131,19 @@ fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     }
     // Cut off.
     fs::write(disks.path("d.img"), &whole[..whole.len() / 2]).expect("there is room");
-    let told = [
+    let reported = [
         "d.img: the device has 32 MiB, the store needs 64 MiB: ",
         "`truncate -s 67108864 COPY`",
         "`umbrella disk check --data`",
         "`umbrella disk salvage`",
     ];
     for command in [&["check", "d.img"][..], &["attach", "d.img"], &["serve", "d.img", "--daemon"]] {
-        disks.refused(command, 1, &told);
+        disks.refused(command, 1, &reported);
     }
     let file = OpenOptions::new().write(true).open(disks.path("d.img")).expect("it is there");
     file.set_len(67_108_864).expect("it can be made larger");
-    let told = disks.said(&["check", "d.img", "--data"]);
-    assert!(!told.contains("the device has"), "{told}");
+    let reported = disks.said(&["check", "d.img", "--data"]);
+    assert!(!reported.contains("the device has"), "{reported}");
 }
 
 #[test]
@@ -234,17 +235,17 @@ fn a_store_that_is_served_is_said_not_to_be_looked_at() {
     let disks = TestDisks::new();
     disks.given(&["create", "--kind", "log", "t.img", "--size", SIZE]);
     disks.given(&["serve", "t.img", "--daemon"]);
-    let told = ["): its data was not checked", "t.img: in use, not checked (log store, 0 errors, 1 warning)"];
-    disks.refused(&["check", "t.img", "--data"], 0, &told);
+    let reported = ["): its data was not checked", "t.img: in use, not checked (log store, 0 errors, 1 warning)"];
+    disks.refused(&["check", "t.img", "--data"], 0, &reported);
     disks.given(&["detach"]);
 }
 
 #[test]
 fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
     let disks = TestDisks::new();
-    let is_left_alone = |disk: &str, told: &[&str]| {
-        let said =
-            [told, &["its data was not checked", ": in use, not checked (log store, 0 errors, 1 warning)"]].concat();
+    let is_left_alone = |disk: &str, reported: &[&str]| {
+        let said = [reported, &["its data was not checked", ": in use, not checked (log store, 0 errors, 1 warning)"]]
+            .concat();
         disks.refused(&["check", disk, "--data"], 0, &said);
     };
     disks.given(&["create", "--kind", "log", "a.img", "--size", SIZE]);
@@ -302,9 +303,9 @@ fn an_image_keeps_its_size_and_one_that_is_missing_is_said_to_be() {
     let again = ["create", "--kind", "log", "g.img", "--force", "--size", "128MiB"];
     disks.refused(&again, 1, &["--size is for an image that does not exist yet", "g.img has 64"]);
     disks.refused(&["attach", "nope.img"], 1, &["nope.img: no such image, device or configuration"]);
-    let told =
+    let reported =
         ["nope.img: no such image", "`umbrella disk create --kind log nope.img --size SIZE` makes a log store there"];
-    disks.refused(&["create", "nope.img", "--size", "1GiB"], 1, &told);
+    disks.refused(&["create", "nope.img", "--size", "1GiB"], 1, &reported);
 }
 
 #[test]
@@ -317,15 +318,16 @@ fn a_file_that_is_neither_image_nor_configuration_is_said_to_be_neither() {
         [vec!["attach", file], vec!["check", file], vec!["serve", file, "--daemon"], vec!["grow", file]]
     };
     for command in commands("empty.img") {
-        let told = [
+        let reported = [
             "empty.img is empty: neither an image of a log store nor a configuration",
             "create --kind log empty.img --size SIZE",
         ];
-        disks.refused(&command, 1, &told);
+        disks.refused(&command, 1, &reported);
     }
     for command in commands("notes.txt").into_iter().chain(commands("bytes.img")) {
-        let told = ["is neither an image of a log store nor a configuration", "--disk", "create --kind log --force"];
-        disks.refused(&command, 1, &told);
+        let reported =
+            ["is neither an image of a log store nor a configuration", "--disk", "create --kind log --force"];
+        disks.refused(&command, 1, &reported);
     }
     // What is one with a mistake is still told where that is.
     fs::write(disks.path("disk.conf"), "[disk]\npth = \"x\"\n").expect("the folder can be written");
@@ -347,11 +349,11 @@ fn a_configuration_that_names_another_scheme_than_the_store_has_gets_a_note_whic
         let config = disks.config("d", &format!("[disk]\npath = {:?}\n\n[log]\n{keys}", disks.path("d.img")));
         disks.given(&["check", &config])
     };
-    let told = check("scheme = \"organ\"\nsegment = \"512KiB\"\n");
+    let reported = check("scheme = \"organ\"\nsegment = \"512KiB\"\n");
     for part in
         ["its scheme is sepgc, not organ", "its segments have 1 MiB, not 512 KiB", "the store's own value is used"]
     {
-        assert!(told.contains(part), "{told}");
+        assert!(reported.contains(part), "{reported}");
     }
     for keys in ["", "scheme = \"sepgc\"\nsegment = \"1MiB\"\n"] {
         assert!(!check(keys).contains("the store's own value is used"), "{keys}");
@@ -362,8 +364,8 @@ fn a_configuration_that_names_another_scheme_than_the_store_has_gets_a_note_whic
 fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
     let disks = TestDisks::new();
     let create = |path: &'static str, size: &'static str| ["create", "--kind", "log", path, "--size", size];
-    let told = ["no/such/h.img: the directory ", "no/such does not exist", "create it first (`mkdir -p "];
-    disks.refused(&create("no/such/h.img", "64MiB"), 1, &told);
+    let reported = ["no/such/h.img: the directory ", "no/such does not exist", "create it first (`mkdir -p "];
+    disks.refused(&create("no/such/h.img", "64MiB"), 1, &reported);
     assert!(!disks.path("no").exists());
     // Room for a store, but no file may be so large.
     let too_large_for_a_file = || {
@@ -372,12 +374,12 @@ fn an_image_that_cannot_be_made_names_path_and_remedy_and_leaves_nothing() {
         let mut shell = Command::new("sh");
         shell.args(limited).arg(command.get_program()).args(command.get_args()).current_dir(disks.path("."));
         let output = shell.env("UMBRELLA_RUN_DIR", disks.path("run")).output().expect("sh(1) runs");
-        let told = crate::support::said(&output);
-        assert_eq!(output.status.code(), Some(1), "{told}");
+        let reported = crate::support::said(&output);
+        assert_eq!(output.status.code(), Some(1), "{reported}");
         for part in
             ["64 MiB is too large for the file system of ", "give a smaller --size, or a path on another file system"]
         {
-            assert!(told.contains(part), "{part:?} is not in {told:?}");
+            assert!(reported.contains(part), "{part:?} is not in {reported:?}");
         }
     };
     too_large_for_a_file();
@@ -440,9 +442,9 @@ fn an_image_that_may_not_be_read_is_not_called_something_else() {
     // The folder is the test's, and so is the program; the image alone is not for others.
     let output = check.args(["disk", "check"]).arg(disks.path("own.img")).uid(65534).gid(65534).output();
     let Ok(output) = output else { return };
-    let told = crate::support::said(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("ermission denied") && !told.contains("--force"), "{told}");
+    let reported = crate::support::said(&output);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
+    assert!(reported.contains("ermission denied") && !reported.contains("--force"), "{reported}");
 }
 
 /// A configuration of disk and flash, which are files of these names.
@@ -461,9 +463,9 @@ fn a_store_that_fills_its_disk_is_not_made_half_of_a_hybrid_disk() {
     let before = fs::read(disks.path("full.img")).expect("it is there");
     let plain = pair(&disks, "plain", "full.img", "");
     let log = pair(&disks, "log", "full.img", "[log]\n");
-    let told = ["full.img: a log store fills it", "label of a hybrid disk", "`truncate -s 67117056`", "--force"];
+    let reported = ["full.img: a log store fills it", "label of a hybrid disk", "`truncate -s 67117056`", "--force"];
     for command in [&["create", &plain][..], &["create", &plain, "--force"], &["create", &log]] {
-        disks.refused(command, 1, &told);
+        disks.refused(command, 1, &reported);
         assert!(fs::read(disks.path("full.img")).expect("it is there") == before, "it was written to");
         assert!(!disks.path("plain.flash").exists() && !disks.path("log.flash").exists(), "what was made is left");
     }
@@ -472,7 +474,7 @@ fn a_store_that_fills_its_disk_is_not_made_half_of_a_hybrid_disk() {
         OpenOptions::new().write(true).open(disks.path("full.img")).and_then(|file| file.set_len(size)).expect("room");
     };
     grow(64 * MIB + 4096);
-    disks.refused(&["create", &plain], 1, &told);
+    disks.refused(&["create", &plain], 1, &reported);
     grow(64 * MIB + 8192);
     disks.given(&["create", &plain]);
     let log = disks.config("log", &format!("{}[log]\n", fs::read_to_string(&plain).expect("text")));
@@ -493,10 +495,10 @@ fn a_store_that_is_half_of_a_hybrid_disk_does_not_grow_over_its_label() {
     disks.given(&["create", &log]);
     disks.given(&["serve", &log, "--daemon"]);
     disks.given(&["detach", "log"]);
-    let told = ["half.img is half of a hybrid disk", "--dissolve"];
-    disks.refused(&["grow", "half.img"], 1, &told);
+    let reported = ["half.img is half of a hybrid disk", "--dissolve"];
+    disks.refused(&["grow", "half.img"], 1, &reported);
     disks.given(&["serve", "half.img", "--daemon"]);
-    disks.refused(&["grow", "half.img"], 1, &told);
+    disks.refused(&["grow", "half.img"], 1, &reported);
     disks.given(&["detach", "half.img"]);
     disks.given(&["serve", &log, "--daemon"]);
     disks.given(&["detach", "log", "--dissolve"]);
@@ -529,8 +531,8 @@ fn a_store_on_a_hybrid_disk_in_memory_is_made_at_each_start_and_gone_at_its_end(
         assert!(disks.read("m", MIB as usize) == vec![0; MIB as usize], "it is a new one");
         disks.write("m", &bytes(5, MIB));
         disks.refused(&["grow", "m"], 1, &["m is in memory, and does not grow"]);
-        let told = disks.given(&[&["detach", "m"], flag].concat());
-        assert_eq!(told, "m is detached; it was in memory, so its data is gone\n");
+        let reported = disks.given(&[&["detach", "m"], flag].concat());
+        assert_eq!(reported, "m is detached; it was in memory, so its data is gone\n");
     }
     disks.refused(&["create", &config], 1, &["in memory and would be lost", "made at each start"]);
 }

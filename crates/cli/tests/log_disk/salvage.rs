@@ -131,8 +131,8 @@ fn a_store_whose_flushed_data_is_damaged_continues_without_it_if_asked_to() {
     disks.refused(&["serve", "s.img", "--daemon"], 1, &["flushed data is lost", "--salvage"]);
     disks.given(&["serve", "s.img", "--daemon", "--salvage"]);
     let status = disks.status("s.img");
-    let told = status["trouble"].to_string();
-    assert!(status["read_only"] == false && told.contains("4 KiB are lost to damage"), "{status}");
+    let reported = status["trouble"].to_string();
+    assert!(status["read_only"] == false && reported.contains("4 KiB are lost to damage"), "{status}");
     disks.given(&["detach"]);
     disks.refused(&["check", "s.img"], 1, &["1 block is lost to earlier damage", ": 257"]);
     disks.given(&["serve", "s.img", "--daemon"]);
@@ -213,8 +213,8 @@ fn what_is_left_of_an_image_that_was_cut_is_got_out() {
     let size = image.metadata().expect("it is there").len();
     for left in [size - MIB, size / 3] {
         image.set_len(left).expect("it can be cut");
-        let told = ["s.img ends before its store does: it has", "what lay behind its end is lost"];
-        disks.refused(&["salvage", "s.img", "--to", "out", "--force"], 1, &told);
+        let reported = ["s.img ends before its store does: it has", "what lay behind its end is lost"];
+        disks.refused(&["salvage", "s.img", "--to", "out", "--force"], 1, &reported);
         let found = fs::read(disks.path("out")).expect("it was written");
         let same = found.chunks(4096).zip(data.chunks(4096)).filter(|(found, data)| found == data).count();
         assert!(same > 0, "{left} bytes: nothing was got out");

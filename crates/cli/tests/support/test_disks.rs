@@ -67,8 +67,8 @@ impl TestDisks {
     /// Standard output of what must succeed.
     pub fn given(&self, args: &[&str]) -> String {
         let output = self.run(args);
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{args:?}: {told}\n{}\n{}", said(&output), self.logs());
+        let reported = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{args:?}: {reported}\n{}\n{}", said(&output), self.logs());
         String::from_utf8(output.stdout).expect("text")
     }
 
@@ -80,10 +80,10 @@ impl TestDisks {
     /// Must end with that code, and say all of it.
     pub fn refused(&self, args: &[&str], code: i32, parts: &[&str]) {
         let output = self.run(args);
-        let told = text(&output);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
+        let reported = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {reported}");
         for part in parts {
-            assert!(told.contains(part), "{args:?}: {part:?} is not in {told:?}");
+            assert!(reported.contains(part), "{args:?}: {part:?} is not in {reported:?}");
         }
     }
 

@@ -116,8 +116,8 @@ fn a_write_that_the_disk_refuses_fails_the_next_fsync_of_its_file_and_no_other()
     write(&bad, 16);
     write(&good, 16);
     eventually("the policy has written what fails", || flusher(&pool).errors > 0);
-    let told = bad.sync_all().map_err(|error| error.raw_os_error());
-    assert_eq!(told, Err(Some(libc::EIO)), "the writer is told");
+    let reported = bad.sync_all().map_err(|error| error.raw_os_error());
+    assert_eq!(reported, Err(Some(libc::EIO)), "the writer gets the error");
     bad.sync_all().expect("once");
     good.sync_all().expect("this one is well");
     open(&pool, "good").sync_all().expect("for everybody");

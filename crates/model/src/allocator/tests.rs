@@ -382,7 +382,7 @@ fn aging_stops_on_request() {
             left >= 0
         };
         assert_eq!(disk.age(1, Aging::to(80), &mut go_on).unwrap(), None, "after {looks} looks");
-        assert_eq!(left, -1, "it was asked again after it was told to end");
+        assert_eq!(left, -1, "it was asked again after it was asked to end");
     }
 }
 
@@ -417,7 +417,7 @@ fn sizes_that_make_no_file_system_are_refused() {
     for blocks in [0, 100, 1 << 31] {
         assert!(matches!(
             Ext2::new(Ext2Config { blocks, ..Ext2Config::default() }, 0),
-            Err(AllocError::BadSize { blocks: told, .. }) if told == blocks
+            Err(AllocError::BadSize { blocks: reported, .. }) if reported == blocks
         ));
     }
 }

@@ -248,10 +248,10 @@ fn what_reached_the_disk_is_reported() {
     file.write_all_at(&[1], 5 * PAGE).expect("writes");
     file.sync_data().expect("syncs");
     let ino = FileId(file.metadata().expect("is there").ino());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let arrived = || {
-        source.drain(100, |seen| told.push(matches!(seen, KernelReport::Written { file, .. } if file.file == ino)));
-        told.contains(&true)
+        source.drain(100, |seen| reported.push(matches!(seen, KernelReport::Written { file, .. } if file.file == ino)));
+        reported.contains(&true)
     };
     assert!(eventually(SOON, arrived));
 }

@@ -99,11 +99,11 @@ fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
         let flash = read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0);
         let disk = pair.sleeping_disk.inner.to_bytes();
         let report = check(&pair.disk, &pair.flash);
-        let told = match &report {
+        let reported = match &report {
             Ok(report) => report.damage.is_some() || !report.perhaps_lost.is_empty(),
             Err(error) => !error.to_string().is_empty(),
         };
-        assert!(told, "{label}: check says nothing: {report:?}");
+        assert!(reported, "{label}: check says nothing: {report:?}");
         if let Ok(damaged) = DamagedPair::open(pair.disk.clone(), pair.flash.clone())
             && damaged.losses().unknown_records == 0
         {

@@ -117,14 +117,17 @@ impl Killed {
     }
 
     /// Reads all of it; returns the number of refused blocks. A block that is read must be allowed, or reported.
-    fn refused(&self, device: &dyn BlockDevice, told: &Losses, label: &str) -> usize {
+    fn refused(&self, device: &dyn BlockDevice, reported: &Losses, label: &str) -> usize {
         let mut found = fill(0, BLOCK);
         let blocks = (0..).zip(&self.allowed).filter(|(block, values)| {
             let place = range(block * BLOCK, BLOCK);
             let read = device.read(place.start, &mut found);
-            let is_told = told.unknown_records > 0 || told.at_risk.iter().any(|lost| lost.overlaps(place));
+            let is_reported = reported.unknown_records > 0 || reported.at_risk.iter().any(|lost| lost.overlaps(place));
             let is_allowed = values.iter().any(|value| found == fill(*value, BLOCK));
-            assert!(read.is_err() || is_allowed || is_told, "{label}: block {block} is wrong, and nobody is told");
+            assert!(
+                read.is_err() || is_allowed || is_reported,
+                "{label}: block {block} is wrong, and no error is reported"
+            );
             read.is_err()
         });
         blocks.count()
@@ -165,14 +168,14 @@ fn damage(half: &PairHalf, place: &Place, random: &mut StdRng) {
 fn outcome_at_opening(killed: &Killed, pair: &Pair, structure: Structure, label: &str) -> Outcome {
     let report = check(&pair.disk, &pair.flash);
     if let Ok(hybrid) = pair.try_open(by_hand(Algorithm::Whole)) {
-        let told = hybrid.perhaps_lost().clone();
-        assert_eq!(report.expect("check reads it").perhaps_lost, told, "{label}");
-        assert_eq!(killed.refused(&hybrid, &told, label), 0, "{label}");
+        let reported = hybrid.perhaps_lost().clone();
+        assert_eq!(report.expect("check reads it").perhaps_lost, reported, "{label}");
+        assert_eq!(killed.refused(&hybrid, &reported, label), 0, "{label}");
         hybrid.drain().unwrap_or_else(|error| panic!("{label}: {error}"));
-        assert_eq!(killed.refused(&hybrid, &told, label), 0, "{label}");
+        assert_eq!(killed.refused(&hybrid, &reported, label), 0, "{label}");
         drop(hybrid);
         let is_label = matches!(structure, Structure::Superblock | Structure::DiskTag);
-        return if !told.is_empty() {
+        return if !reported.is_empty() {
             Outcome::Reported
         } else if is_label {
             Outcome::Repaired

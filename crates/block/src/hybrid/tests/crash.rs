@@ -143,7 +143,7 @@ fn flip_a_bit(flash: &crate::record::Overlay, random: &mut StdRng) -> Option<()>
 #[test]
 fn a_power_cut_and_one_damaged_bit_lose_nothing_that_was_flushed_in_silence() {
     let wanted = std::env::var("UMBRELLA_CRASH_STATES").map_or(5000, |states| states.parse().expect("a number"));
-    let (mut tried, mut refused, mut told, mut seed) = (0_u64, 0, 0, 3000);
+    let (mut tried, mut refused, mut reported, mut seed) = (0_u64, 0, 0, 3000);
     while tried < wanted {
         seed += 1;
         let (disk, flash) = fresh();
@@ -171,15 +171,15 @@ fn a_power_cut_and_one_damaged_bit_lose_nothing_that_was_flushed_in_silence() {
                             panic!("seed {seed}: {state}, and a bit: {error}");
                         }
                     }
-                    Ok(_) => told += 1,
+                    Ok(_) => reported += 1,
                     Err(HybridError::Corrupt { .. }) => refused += 1,
                     Err(error) => panic!("seed {seed}: {state}, and a bit: {error}"),
                 }
             }
         }
     }
-    println!("{tried} states, {refused} refused, {told} told");
-    assert!(refused > tried / 50 && told > tried / 500, "{tried} states, {refused} refused, {told} told");
+    println!("{tried} states, {refused} refused, {reported} reported");
+    assert!(refused > tried / 50 && reported > tried / 500, "{tried} states, {refused} refused, {reported} reported");
 }
 
 #[test]
@@ -248,8 +248,8 @@ fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
         let disk = Memory::from_bytes(read(&*scene.disk.device, 0, DISK + TAG_SECTORS));
         let scene = Scene::new(&disk, &flipped(&*scene.flash.device, damage));
         let hybrid = scene.open(Algorithm::Whole);
-        let (told, held) = (hybrid.perhaps_lost().clone(), read(&hybrid, 0, DISK));
-        assert!(!told.is_empty(), "{damage:?}");
+        let (reported, held) = (hybrid.perhaps_lost().clone(), read(&hybrid, 0, DISK));
+        assert!(!reported.is_empty(), "{damage:?}");
         drop(hybrid);
         let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
         let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(1));
@@ -263,14 +263,14 @@ fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
                 finished += u64::from(is_finished);
                 let hybrid = reopen(&state.devices).expect("it can be opened");
                 assert_eq!(read(&hybrid, 0, DISK), held, "{damage:?}: {state}");
-                let expected = if is_finished { Losses::default() } else { told.clone() };
+                let expected = if is_finished { Losses::default() } else { reported.clone() };
                 assert_eq!(*hybrid.perhaps_lost(), expected, "{damage:?}: {state}");
                 unfinished += usize::from(!is_finished);
                 if !is_finished && unfinished % 40 == 1 {
                     let copy = |device: &crate::record::Overlay| {
                         Memory::from_bytes(read(device, 0, device.geometry().capacity.0))
                     };
-                    cut_off_again(&Scene::new(&copy(&state.devices[0]), &copy(&state.devices[1])), &told, &held);
+                    cut_off_again(&Scene::new(&copy(&state.devices[0]), &copy(&state.devices[1])), &reported, &held);
                 }
             }
         }
@@ -280,7 +280,7 @@ fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
 }
 
 /// An opening after one that was cut off, and cut off itself.
-fn cut_off_again(scene: &Scene, told: &Losses, held: &[u8]) {
+fn cut_off_again(scene: &Scene, reported: &Losses, held: &[u8]) {
     drop(scene.open(Algorithm::Whole));
     let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
     let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(2));
@@ -290,8 +290,8 @@ fn cut_off_again(scene: &Scene, told: &Losses, held: &[u8]) {
             let label = read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
             let hybrid = reopen(&state.devices).expect("it can be opened");
             assert_eq!(read(&hybrid, 0, DISK), held, "{state}");
-            if label.untold > 0 || label.tag != format::TagState::Written || label.epoch == Epoch(2) {
-                assert_eq!(hybrid.perhaps_lost(), told, "{state}");
+            if label.unreported > 0 || label.tag != format::TagState::Written || label.epoch == Epoch(2) {
+                assert_eq!(hybrid.perhaps_lost(), reported, "{state}");
             }
         }
     }

@@ -290,7 +290,7 @@ fn what_cannot_be_read_while_the_log_is_drained_stays_there_and_the_rest_goes_to
     assert_eq!((read(&sleeping_disk.inner, 200, 8), read(&sleeping_disk.inner, 100, 8)), (fill(2, 8), fill(0, 8)));
     let stats = hybrid.stats();
     assert_eq!(stats.refuses_writes, None);
-    assert!(stats.drain_failure.is_some_and(|told| told.contains("sectors 100 to 107")));
+    assert!(stats.drain_failure.is_some_and(|reported| reported.contains("sectors 100 to 107")));
     hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("the disk continues");
     assert_eq!(read(&hybrid, 200, 8), fill(3, 8));
     hybrid.read(Lba(100), &mut fill(0, 8)).expect_err("never what the disk had before");

@@ -103,8 +103,8 @@ fn any_image_is_opened_or_refused() {
             Hybrid::open(disk.clone(), flash.clone(), sleeping_disk.clone(), by_hand(Algorithm::Alg4), None)
         {
             opened += 1;
-            let told = !hybrid.perhaps_lost().is_empty();
-            assert!(matches!(lost, Ok((false, lost)) if told || lost.is_empty()), "seed {seed}, round {rounds}");
+            let reported = !hybrid.perhaps_lost().is_empty();
+            assert!(matches!(lost, Ok((false, lost)) if reported || lost.is_empty()), "seed {seed}, round {rounds}");
             let mut whole = fill(0, hybrid.geometry().capacity.0);
             let _ = hybrid.read(Lba(0), &mut whole);
             let _ = hybrid.sleep();

@@ -299,7 +299,7 @@ fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
         .map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("a number"));
     let rounds =
         std::env::var("UMBRELLA_FUZZ_ROUNDS").map_or(300, |rounds| rounds.parse::<u64>().expect("a number") / 1000);
-    let (mut refused, mut told, mut whole) = (0, 0, 0);
+    let (mut refused, mut report_text, mut whole) = (0, 0, 0);
     for round in 0..rounds {
         let mut random = StdRng::seed_from_u64(seed ^ round);
         let pair = Pair::new(200 * BLOCK);
@@ -349,18 +349,18 @@ fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
         for (block, values) in &allowed {
             let found = read(&hybrid, block * BLOCK, BLOCK);
             let is_allowed = values.iter().any(|value| found == fill(*value, BLOCK));
-            let is_told =
+            let is_reported =
                 lost.unknown_records > 0 || lost.at_risk.iter().any(|lost| lost.overlaps(range(block * BLOCK, BLOCK)));
-            assert!(is_allowed || is_told, "seed {seed}, round {round}: block {block}, bit in sector {sector}");
+            assert!(is_allowed || is_reported, "seed {seed}, round {round}: block {block}, bit in sector {sector}");
         }
-        *(if lost.is_empty() { &mut whole } else { &mut told }) += 1;
+        *(if lost.is_empty() { &mut whole } else { &mut report_text }) += 1;
         drop(hybrid);
         let again = pair.open(by_hand(Algorithm::Whole));
         assert!(again.perhaps_lost().is_empty(), "seed {seed}, round {round}: it is reported once");
         again.dissolve().expect("the log can be drained");
     }
-    println!("seed {seed}: {refused} refused, {told} told, {whole} whole");
-    assert!(rounds < 100 || refused > 0 && told > 0 && whole > 0);
+    println!("seed {seed}: {refused} refused, {report_text} reported, {whole} whole");
+    assert!(rounds < 100 || refused > 0 && report_text > 0 && whole > 0);
 }
 
 /// Where the last header of a log is that begins at its start.

@@ -220,14 +220,14 @@ fn taking_a_damaged_pair_apart_brings_what_is_whole_to_the_disk() {
     let pair = three_records();
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
     damage(&pair, 12);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     salvage(&pair)
         .detach(|done| {
-            told.push(done);
+            reported.push(done);
             true
         })
         .expect("the disk is well");
-    assert_eq!(told, [sectors(8), sectors(16)]);
+    assert_eq!(reported, [sectors(8), sectors(16)]);
     let plain = [fill(3, 4), fill(9, 8), fill(3, 88), fill(2, 8), fill(3, 892), fill(0, TAG_SECTORS)].concat();
     assert!(contents(&pair.disk) == plain, "the lost sectors are as they were before");
     assert!(matches!(check(&pair.disk, &pair.flash), Err(HybridError::Detached { .. })));

@@ -132,9 +132,12 @@ fn a_check_names_what_is_damaged() {
         };
         assert_eq!((same, *count), (segment, runs.iter().map(|(_, blocks)| blocks).sum()), "{runs:?}");
         assert!(runs.iter().any(|(first, blocks)| (first.0..first.0 + u64::from(*blocks)).contains(&50)), "{runs:?}");
-        let told = found[1].to_string();
+        let reported = found[1].to_string();
         let range = format!("{}-{}", runs[0].0.0, runs[0].0.0 + u64::from(runs[0].1) - 1);
-        assert!(told.contains(&format!("{count} blocks in it may be wrong")) && told.contains(&range), "{told}");
+        assert!(
+            reported.contains(&format!("{count} blocks in it may be wrong")) && reported.contains(&range),
+            "{reported}"
+        );
     }
 }
 

@@ -46,8 +46,8 @@ fn a_damaged_record_before_the_last_flush_is_reported_and_the_store_is_not_writt
         assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{refused:?}");
         let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly).expect("it can be looked at");
         assert_eq!((read(&store, 0, 8), read(&store, 23 * 8, 8)), (numbered(1), numbered(24)));
-        let told = store.stats().mended;
-        assert!(told.iter().any(|told| told.contains("flushed data is lost")), "{told:?}");
+        let reported = store.stats().mended;
+        assert!(reported.iter().any(|reported| reported.contains("flushed data is lost")), "{reported:?}");
     }
 }
 
@@ -62,8 +62,8 @@ fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_continues_an
     let found = losses(&device);
     assert!(found.len() == 1 && !found[0].is_certain && found[0].has(BlockNo(440)), "{found:?}");
     let store = open(&device, by_hand());
-    let told = store.stats().mended;
-    assert!(told.iter().any(|told| told.contains("perhaps lost")), "{told:?}");
+    let reported = store.stats().mended;
+    assert!(reported.iter().any(|reported| reported.contains("perhaps lost")), "{reported:?}");
     assert_eq!(read(&store, 0, 8), numbered(1));
 }
 
@@ -107,10 +107,10 @@ fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_r
             let found = losses(&device);
             assert!(found.len() == 1 && !found[0].is_certain && found[0].unknown == 1, "byte {at}: {found:?}");
             let store = open(&device, by_hand());
-            let told = store.stats().mended;
-            assert!(told.iter().any(|told| told.contains("perhaps lost")), "byte {at}: {told:?}");
+            let reported = store.stats().mended;
+            assert!(reported.iter().any(|reported| reported.contains("perhaps lost")), "byte {at}: {reported:?}");
             drop(store);
-            assert_eq!(losses(&device), [], "byte {at}: the opening told it");
+            assert_eq!(losses(&device), [], "byte {at}: the opening reported it");
         }
     }
 }
@@ -390,5 +390,5 @@ fn runs_of_lost_blocks_are_bounded_and_those_that_touch_are_one() {
     assert_eq!(runs.joined(), vec![0..40 * MOST_KEPT_RUNS as u64; 1]);
     let mut runs = BlockRuns::default();
     let added = (0..10 * MOST_KEPT_RUNS as u64).filter(|start| runs.add(Some(start * 4..start * 4 + 1))).count();
-    assert_eq!((runs.joined().len(), added < 2 * MOST_KEPT_RUNS), (added, true), "what is not added is told");
+    assert_eq!((runs.joined().len(), added < 2 * MOST_KEPT_RUNS), (added, true), "what is not added is reported");
 }

@@ -240,19 +240,19 @@ fn the_error_of_a_device_that_is_a_little_too_small_says_how_many_bytes_are_miss
     };
     let Err(LogStoreError::TooSmall { needed, .. }) = create_on(2 << 20) else { panic!("it is no room for a store") };
     create_on(needed.0).expect("so much is enough");
-    let told = create_on(needed.0 - 4096).expect_err("and less is not").to_string();
-    assert!(told.contains(&format!("{} bytes", needed.0 - 4096)), "{told}");
-    assert!(told.contains(&format!("{} bytes", needed.0)), "{told}");
+    let reported = create_on(needed.0 - 4096).expect_err("and less is not").to_string();
+    assert!(reported.contains(&format!("{} bytes", needed.0 - 4096)), "{reported}");
+    assert!(reported.contains(&format!("{} bytes", needed.0)), "{reported}");
 }
 
 #[test]
 fn making_a_store_says_how_far_it_is() {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let device: Arc<dyn BlockDevice> = memory(2000);
-    let made = create_with(device, "disk", &small("r_lfs"), &mut |done, total| told.push((done, total)));
+    let made = create_with(device, "disk", &small("r_lfs"), &mut |done, total| reported.push((done, total)));
     made.expect("it can be made");
-    assert!(told.is_sorted(), "{told:?}");
-    assert!(told.last().is_some_and(|(done, total)| done == total), "{told:?}");
+    assert!(reported.is_sorted(), "{reported:?}");
+    assert!(reported.last().is_some_and(|(done, total)| done == total), "{reported:?}");
 }
 
 #[test]
@@ -260,8 +260,8 @@ fn a_store_has_at_most_4_pib_and_segments_of_256_mib() {
     let fits = |size| CreateOptions::default().fits("disk", ByteSize(size));
     fits(100 << 40).expect("with the largest segments");
     fits(MOST_BYTES.0).expect("all of its blocks can be named");
-    let told = fits(5 << 50).expect_err("they cannot").to_string();
-    assert_eq!(told, "disk: 5 PiB is too large; a log store has at most 4 PiB");
+    let reported = fits(5 << 50).expect_err("they cannot").to_string();
+    assert_eq!(reported, "disk: 5 PiB is too large; a log store has at most 4 PiB");
 }
 
 #[test]

@@ -298,11 +298,11 @@ mod tests {
                 WrittenBecause { drained: share, threshold, expired: 100 - share - threshold, ..Default::default() };
             Outcome { written_because: because, ..run("file", 20.0) }
         };
-        let told = |runs: &[Outcome]| comparison(runs, &usual(&["time_s"]), WIDE).contains("hardly any pages");
-        assert!(told(&[drained(90, 0), drained(96, 4), drained(0, 10)]), "age is as little asked for as the end");
-        assert!(!told(&[drained(90, 0), drained(89, 11)]));
+        let reported = |runs: &[Outcome]| comparison(runs, &usual(&["time_s"]), WIDE).contains("hardly any pages");
+        assert!(reported(&[drained(90, 0), drained(96, 4), drained(0, 10)]), "age is as little asked for as the end");
+        assert!(!reported(&[drained(90, 0), drained(89, 11)]));
         let cut = Outcome { interrupted: true, ..drained(0, 100) };
-        assert!(told(&[drained(90, 0), cut]), "a run cut short says nothing");
+        assert!(reported(&[drained(90, 0), cut]), "a run cut short says nothing");
     }
 
     #[test]

@@ -174,8 +174,8 @@ fn segment(c: &mut Complaints, given: Option<&Spanned<Scalar>>) -> Option<ByteSi
     let size = c.size("segment", given, VALID_SEGMENT)?;
     if !is_segment(size) {
         let given = given?;
-        let told = Problem::OutOfRange { key: "segment", given: given.get_ref().text(), valid: VALID_SEGMENT };
-        c.fail(given.span(), told);
+        let reported = Problem::OutOfRange { key: "segment", given: given.get_ref().text(), valid: VALID_SEGMENT };
+        c.fail(given.span(), reported);
     }
     Some(size)
 }

@@ -111,8 +111,8 @@ fn what_undoes_itself_is_a_warning_at_its_place() {
         ),
     ] {
         let found = odd(&text);
-        let [(there, told)] = &found[..] else { panic!("{text}: {found:?}") };
-        assert!(there.starts_with(at) && told.starts_with(said), "{found:?}");
+        let [(there, reported)] = &found[..] else { panic!("{text}: {found:?}") };
+        assert!(there.starts_with(at) && reported.starts_with(said), "{found:?}");
     }
 }
 

@@ -310,8 +310,8 @@ fn labels(rows: &[ComparisonRow<'_>], without: Option<&str>) -> Vec<String> {
         .into_iter()
         .zip(&traits)
         .map(|(policy, own)| {
-            let told = own.iter().filter(|(name, value)| differs(name) && !says(&policy, name, value));
-            told.fold(policy.clone(), |label, (name, value)| format!("{label}, {name}={value}"))
+            let reported = own.iter().filter(|(name, value)| differs(name) && !says(&policy, name, value));
+            reported.fold(policy.clone(), |label, (name, value)| format!("{label}, {name}={value}"))
         })
         .collect()
 }

@@ -81,7 +81,7 @@ pub(super) struct Zone {
     /// From its end to the beginning of the next one.
     pub(super) gap: u64,
     /// Whether reading ahead continues behind its end.
-    pub(super) goes_on: bool,
+    pub(super) continues: bool,
     pub(super) pace: TrackTiming,
 }
 
@@ -167,7 +167,7 @@ impl Geometry {
                 begins: 0,
                 turns_back: None,
                 gap,
-                goes_on: false,
+                continues: false,
                 pace,
             };
             table.push(whole_band);
@@ -320,7 +320,7 @@ impl Geometry {
             let passed = ((time << 16) / streamed).min(left);
             at += passed;
             let spent = ((passed * streamed) >> 16) + zone.gap;
-            if passed < left || !zone.goes_on || index + 1 == self.zones.len() || spent >= time {
+            if passed < left || !zone.continues || index + 1 == self.zones.len() || spent >= time {
                 return at - lba.0;
             }
             (time, index) = (time - spent, index + 1);

@@ -115,12 +115,13 @@ fn a_log_that_fills_up_while_it_is_flushed_slows_its_writers_and_stops_none() {
                 }
                 race.flush();
             }
-            let told = format!("{algorithm}, {}: {} written, longest {}", ByteSize(size), race.written, race.longest.0);
-            println!("{told}, {:?}", race.admitted);
-            assert_eq!(race.refused, 0, "{told}");
+            let reported =
+                format!("{algorithm}, {}: {} written, longest {}", ByteSize(size), race.written, race.longest.0);
+            println!("{reported}, {:?}", race.admitted);
+            assert_eq!(race.refused, 0, "{reported}");
             let (last, before) = race.admitted.split_last().unwrap();
-            assert!(before.iter().all(|admitted| *admitted > 0), "{told}: {:?}, {last}", race.admitted);
-            assert!(race.longest < Nanos::from_millis(250), "{told}");
+            assert!(before.iter().all(|admitted| *admitted > 0), "{reported}: {:?}, {last}", race.admitted);
+            assert!(race.longest < Nanos::from_millis(250), "{reported}");
         }
     }
 }

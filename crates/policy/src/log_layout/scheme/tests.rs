@@ -171,7 +171,7 @@ fn no_scheme_that_needs_the_future_is_offered_for_a_disk() {
     );
     let future = error("oracle").unwrap();
     assert!(future.starts_with("the placement scheme \"oracle\" needs to know the future"), "{future}");
-    assert!(![unknown, future].iter().any(|told| told.contains(", oracle")));
+    assert!(![unknown, future].iter().any(|reported| reported.contains(", oracle")));
     let in_lab = SchemeInfo::make(&"rlfs".parse().unwrap()).err().unwrap().to_string();
     assert!(in_lab.starts_with("there is no placement scheme") && in_lab.contains(", oracle"), "{in_lab}");
 }

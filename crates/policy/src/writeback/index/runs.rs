@@ -429,8 +429,8 @@ impl RunSet {
             }
             return best;
         }
-        let goes_on = begin > 0 && chunk.has(0) && self.has(begin - 1);
-        let from = if goes_on { chunk.end(0) } else { 0 };
+        let continues = begin > 0 && chunk.has(0) && self.has(begin - 1);
+        let from = if continues { chunk.end(0) } else { 0 };
         if from < SPAN {
             best = chunk.longest(from);
             if chunk.has(SPAN - 1) {
