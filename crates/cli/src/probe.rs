@@ -6,7 +6,7 @@
 //!
 //! 1. This program is run again as `umbrella --probe QUESTION PATH`.
 //! 2. It answers with one line of JSON, or not.
-//! 3. One that is late is killed. It ends when it can, and nobody waits for that.
+//! 3. One that is late is killed. It ends when it can, and no caller waits for that.
 
 use std::fs::File;
 use std::io::Read;

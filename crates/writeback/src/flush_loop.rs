@@ -43,7 +43,7 @@ const FILES_A_LOOK: usize = 64;
 /// Ranges compared each time, when the kernel has less dirty than is believed.
 const RANGES_A_LOOK: usize = 4096;
 
-/// How often, and how long, a run is looked after whose arrival nobody tells.
+/// How often, and how long, a run is checked whose arrival is not reported.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 const MOST_WAIT: Duration = Duration::from_secs(10);
 

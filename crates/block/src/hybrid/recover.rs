@@ -18,7 +18,7 @@
 //! continues behind it.
 //!
 //! Of two consecutive records the second says what the first held. For the last record only the remains of its own
-//! header are left to go by. Only marks of the last opening count here: nobody was promised what an earlier one left
+//! header are left to go by. Only marks of the last opening count here: no flush had promised what an earlier one left
 //! behind the end of the log. If the opening is cut off before the loss is reported, the next one finds the fillers and
 //! reports it ([`super::fillers`]).
 //!
@@ -155,7 +155,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The gap that the missing record leaves; `None` if nobody was promised that record.
+    /// The gap that the missing record leaves; `None` if no flush had promised that record.
     fn gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Option<Gap>, HybridError> {
         let unreadable = self.scanner.is_unreadable(expected.at, unfit);
         let fault = if unreadable { Fault::Unreadable } else { unfit.fault };

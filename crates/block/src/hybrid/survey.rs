@@ -4,10 +4,10 @@
 //! durable and is damaged:
 //! - If the header is whole, it tells what the record held. Writes with wrong data are lost, unless later ones replaced
 //!   them.
-//! - If it is not, the record behind it may tell what the damaged one held; else nobody knows. The next record is
+//! - If it is not, the record behind it may tell what the damaged one held; else that is unknown. The next record is
 //!   searched for. If it comes from the last opening, it and all records behind it count.
 //! - Otherwise the record found may be left over from before a crash, behind a record that was written in its place.
-//!   Its contents are lost as well, since nobody knows whether they are the newest.
+//!   Its contents are lost as well, since they may not be the newest.
 //!
 //! Sectors of flash that cannot be read count as damaged. Sectors in the superblock's list of earlier losses
 //! ([`super::lost_sectors`]) are lost until a later record replaces them.

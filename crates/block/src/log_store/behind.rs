@@ -3,7 +3,7 @@
 //!
 //! The log ends at the first chunk that is missing or not whole. There are three cases:
 //! - A mark says that this chunk had been flushed: flushed data is lost.
-//! - A flush had promised the chunk, and nobody knows whether that flush was answered: flushed data is perhaps lost.
+//! - A flush had promised the chunk, and whether that flush was answered is unknown: flushed data is perhaps lost.
 //! - Neither: the chunk was never reported as durable. That is how a power cut leaves the log.
 //!
 //! No later chunk repeats the very last one. For it only the remains of its own header are left to go by.

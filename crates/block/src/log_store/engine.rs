@@ -35,7 +35,7 @@ pub struct Options {
     /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and there is no
     /// hurry.
     pub clean_share: u32,
-    /// How long nobody may have asked for anything before the store cleans ahead.
+    /// How long no request may have come before the store cleans ahead.
     pub quiet: Duration,
     /// The most log between two checkpoints, which is also the most that recovery reads.
     pub checkpoint_every: ByteSize,
@@ -73,7 +73,7 @@ pub(super) struct StoreState {
     pub(super) answered_at: Instant,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
-    /// Whether blocks are skipped if nobody can tell where they lie: they are lost then.
+    /// Whether blocks are skipped if their place is unknown: they are lost then.
     pub(super) skips_lost: bool,
     /// Pages of the map that could not be read and not be rebuilt.
     pub(super) unread: BTreeSet<MapPage>,

@@ -29,7 +29,7 @@ pub struct Loss {
     pub blocks: Vec<Range<u64>>,
     /// Ranges of which only some blocks were written or discarded in them.
     pub among: Vec<Range<u64>>,
-    /// Number of chunks whose blocks nobody knows.
+    /// Number of chunks whose blocks are unknown.
     pub unknown: u64,
 }
 

@@ -43,7 +43,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
     pub(super) pages: BTreeMap<MapPage, Page>,
-    /// Blocks of these pages that nobody can place. They are lost.
+    /// Blocks of these pages whose place is unknown. They are lost.
     pub(super) doubtful: u64,
     /// By page, blocks that are lost on all other pages, if there are any.
     lost: BTreeMap<MapPage, u64>,

@@ -230,7 +230,7 @@ pub(crate) struct Detached {
     pub(crate) outcome: DetachOutcome,
     /// Bytes brought from flash to the disk.
     pub(crate) drained: ByteSize,
-    /// What is lost; nothing when nobody knows.
+    /// What is lost; nothing when that is unknown.
     pub(crate) lost: Option<Losses>,
     /// What is, if the last flush before the disk was opened had been answered.
     #[serde(default, skip_serializing_if = "Losses::is_empty")]

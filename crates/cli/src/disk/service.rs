@@ -40,7 +40,7 @@ pub(crate) enum EndReason {
     Detach { flash: AtDetach, requester: Requester },
 }
 
-/// The client that requested a detachment. What nobody waits for any more is not done: it would come when nobody
+/// The client that requested a detachment. A request that no client waits for is not done: it would come when no client
 /// expects it.
 pub(crate) struct Requester(Sender<RequesterMessage>);
 

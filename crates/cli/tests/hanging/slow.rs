@@ -282,7 +282,7 @@ fn names_can_change_while_the_directories_of_a_move_are_synced() {
     pool.expect_on("b", "of file/inner/file");
 }
 
-/// What it left half done is put right where nobody waits for it.
+/// What it left half done is put right where no caller waits for it.
 #[test]
 fn a_branch_that_comes_back_and_is_slow_does_not_stop_the_others() {
     let _alone = alone();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Figures whose means differ by less than this share are the same: nobody notices.
+/// Figures whose means differ by less than this share are the same: the difference does not matter.
 const SAME: f64 = 0.01;
 
 /// Values of a figure under several seeds.

@@ -137,7 +137,7 @@ pub struct FlushFigures {
     pub written_bytes: u64,
     /// Writes to the disk.
     pub writes: u64,
-    /// What the same flushes would take if nobody else asked for anything meanwhile.
+    /// What the same flushes would take if no other request came meanwhile.
     #[serde(default)]
     pub alone: AloneFigures,
 }

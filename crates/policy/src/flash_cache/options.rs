@@ -50,7 +50,7 @@ pub struct Options {
     pub memory: ByteSize,
     /// The share of the disk's time that flushing takes while others want the disk too.
     pub drain_share: Percent,
-    /// How long nobody may have asked for anything before the disk counts as quiet.
+    /// How long no request may have come before the disk counts as quiet.
     #[serde(serialize_with = "as_duration")]
     pub quiet: Nanos,
 }

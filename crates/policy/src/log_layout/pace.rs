@@ -92,7 +92,7 @@ pub struct LogUsage {
     pub since_checkpoint: Pages,
     /// Pages of the map that are changed.
     pub changed: Pages,
-    /// For how long nobody has asked for anything.
+    /// For how long no request has come.
     pub since_access: Nanos,
     /// How many writes wait for room.
     pub waiting: u32,

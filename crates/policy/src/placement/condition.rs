@@ -255,7 +255,7 @@ pub(super) fn space(view: &BranchView, of: SpaceField) -> Option<(ByteSize, Byte
     }
 }
 
-/// The age of one of a file's times; `None` when nobody knows it.
+/// The age of one of a file's times; `None` when it is unknown.
 pub(super) fn age(facts: &FileFacts<'_>, of: TimeField) -> Option<Duration> {
     let time = match of {
         TimeField::Atime => facts.atime,

@@ -64,7 +64,7 @@ struct Idle {
     timeout: Option<Nanos>,
     /// The latest time that was reported in it.
     latest: Nanos,
-    /// Whether the clock went back in it, so that nobody knows how long it is.
+    /// Whether the clock went back in it, so that its length is unknown.
     broken: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Damage near the end of the log: promised records are distinguished from those that nobody was promised.
+//! Damage near the end of the log: promised records are distinguished from those that were not promised.
 
 use std::collections::BTreeMap;
 

@@ -2,8 +2,8 @@
 //! promised it.
 //!
 //! If a power cut tore the header, its first sector is whole or absent. Then magic, store, epoch, number and mark
-//! agree, and the mark shows that nobody was promised anything. If damage hit the header, one of them may be wrong. If
-//! another epoch or mark makes the header whole, that field was the wrong one.
+//! agree, and the mark shows that no flush had promised anything. If damage hit the header, one of them may be wrong.
+//! If another epoch or mark makes the header whole, that field was the wrong one.
 
 use std::ops::{Range, RangeInclusive};
 

@@ -18,7 +18,7 @@ use super::socket::Socket;
 /// How long to wait before accepting again when the system has no more files or memory.
 const OUT_OF_FILES: Duration = Duration::from_millis(100);
 
-/// A running server. Dropping it stops it, too, but tells nobody of a failed flush.
+/// A running server. Dropping it stops it, too, but reports no failed flush.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<ServerShared>,

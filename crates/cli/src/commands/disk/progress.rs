@@ -43,7 +43,7 @@ impl Drop for ProgressDisplay {
     }
 }
 
-/// How long something takes that nobody can say the end of. Short waits are not told.
+/// Shows how long something takes whose end is not known. Short waits are not reported.
 pub(super) struct Waiting {
     what: String,
     bar: ProgressBar,

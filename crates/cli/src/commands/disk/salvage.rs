@@ -64,7 +64,7 @@ struct Salvaged {
     to: PathBuf,
     size: ByteSize,
     copied: ByteSize,
-    /// Chunks at the end of the log of which nobody knows what they held.
+    /// Chunks at the end of the log whose contents are unknown.
     missing_chunks: u64,
     /// Damaged structures.
     damage: Vec<String>,

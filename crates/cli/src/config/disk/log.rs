@@ -60,7 +60,7 @@ pub(crate) struct LogSpec {
     pub(crate) clean_share: Percent,
     /// The most log between two checkpoints.
     pub(crate) checkpoint_every: ByteSize,
-    /// How long nobody may have asked for anything before it cleans ahead.
+    /// How long no request may have come before it cleans ahead.
     #[serde(serialize_with = "duration")]
     pub(crate) quiet: Duration,
 }
