@@ -108,7 +108,7 @@ fn run(
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
             }
             let finished = watcher.finished.load(Ordering::Relaxed);
-            let told = py.check_signals().and_then(|()| tell(progress, finished, cells.len()));
+            let told = py.check_signals().and_then(|()| report_progress(progress, finished, cells.len()));
             if let Err(exception) = told {
                 watcher.stop.store(true, Ordering::Relaxed);
                 raised.get_or_insert(exception);
@@ -116,11 +116,11 @@ fn run(
         }
     })?;
     let outcomes = results.map_err(wrong)?.unless_failed().map_err(wrong)?;
-    tell(progress, cells.len(), cells.len())?;
+    report_progress(progress, cells.len(), cells.len())?;
     outcomes.into_iter().flatten().map(|outcome| row(&outcome)).collect()
 }
 
-fn tell(progress: Option<&Bound<'_, PyAny>>, finished: usize, all: usize) -> PyResult<()> {
+fn report_progress(progress: Option<&Bound<'_, PyAny>>, finished: usize, all: usize) -> PyResult<()> {
     progress.map_or(Ok(()), |progress| progress.call1((finished, all)).map(drop))
 }
 

@@ -129,14 +129,14 @@ impl Engine {
 }
 
 /// The files of one device.
-struct Bed<'a> {
+struct TestDevice<'a> {
     dir: &'a Path,
     engine: Engine,
     on: Option<&'a Profile>,
     counts: Arc<Counts>,
 }
 
-impl Bed<'_> {
+impl TestDevice<'_> {
     fn file(&self, name: &str, size: u64) -> Arc<dyn BlockDevice> {
         let path = self.dir.join(name);
         if !path.exists() {
@@ -203,7 +203,7 @@ fn cpu_time() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Of one operation: what each of [`FIGURES`] says.
+/// The [`FIGURES`] of one operation.
 #[derive(Debug, Clone, Copy)]
 struct Cost([f64; FIGURES.len()]);
 
@@ -260,28 +260,34 @@ fn note(rows: &mut Rows, name: &str, cost: Cost) {
     }
 }
 
-fn round(bed: &Bed<'_>, device: Box<dyn BlockDevice>, random: &mut StdRng, operations: u64, rows: &mut Rows) {
+fn round(
+    test_device: &TestDevice<'_>,
+    device: Box<dyn BlockDevice>,
+    random: &mut StdRng,
+    operations: u64,
+    rows: &mut Rows,
+) {
     let on = &*device;
     for (size, pages, count) in [("4 KiB", 1, operations), ("64 KiB", LONG, operations / 8)] {
         for (flush, share) in [(1, 4), (16, 1), (256, 1)] {
             let count = (count / share).next_multiple_of(flush);
-            let cost = bed.measure(count, || write(on, random, (count, pages), flush));
+            let cost = test_device.measure(count, || write(on, random, (count, pages), flush));
             note(rows, &format!("write {size}, flush each {flush}"), cost);
         }
-        let cost = bed.measure(count, || read(on, random, (count, pages)));
+        let cost = test_device.measure(count, || read(on, random, (count, pages)));
         note(rows, &format!("read {size}"), cost);
     }
     read_all(on);
-    let cost = bed.measure(operations, || read(on, random, (operations, 1)));
+    let cost = test_device.measure(operations, || read(on, random, (operations, 1)));
     note(rows, "read 4 KiB when all was read before", cost);
-    let cost = bed.measure(operations, || read_last(on, random, operations));
+    let cost = test_device.measure(operations, || read_last(on, random, operations));
     note(rows, "read 4 KiB written just before", cost);
     drop(device);
     let mut device = None;
-    note(rows, "opening", bed.measure(1, || device = Some(bed.open())));
+    note(rows, "opening", test_device.measure(1, || device = Some(test_device.open())));
     let device = device.expect("it was opened");
     let count = operations / 8;
-    let cost = bed.measure(count, || read(&*device, random, (count, 1)));
+    let cost = test_device.measure(count, || read(&*device, random, (count, 1)));
     note(rows, "first reads after an opening", cost);
 }
 
@@ -296,13 +302,13 @@ fn main() {
     let mut line = Vec::new();
     for engine in [Engine::LogStore, Engine::Hybrid] {
         let dir = tempfile::tempdir_in(&args.dir).expect("the directory can be written");
-        let bed = Bed { dir: dir.path(), engine, on: args.on.as_ref(), counts: Arc::default() };
-        bed.create();
+        let test_device = TestDevice { dir: dir.path(), engine, on: args.on.as_ref(), counts: Arc::default() };
+        test_device.create();
         let mut random = StdRng::seed_from_u64(1);
-        write(&*bed.open(), &mut random, (2 * PAGES, 1), 64);
+        write(&*test_device.open(), &mut random, (2 * PAGES, 1), 64);
         let mut rows = Rows::new();
         for _ in 0..args.rounds {
-            round(&bed, bed.open(), &mut random, args.operations, &mut rows);
+            round(&test_device, test_device.open(), &mut random, args.operations, &mut rows);
         }
         for (row, costs) in rows {
             let figures: Vec<f64> =

@@ -77,7 +77,7 @@ pub enum BlockError {
         /// Why.
         source: Arc<io::Error>,
     },
-    /// An earlier failure made it unsafe to go on writing.
+    /// An earlier failure made it unsafe to continue writing.
     #[error("{device} refuses writes since an earlier {operation} failed: {reason}")]
     Poisoned {
         /// Which device.
@@ -95,7 +95,7 @@ impl BlockError {
         BlockError::Io { device: Arc::clone(device), operation, range, source: Arc::new(source) }
     }
 
-    /// A state that cannot be: nothing goes on as if it were sound.
+    /// An impossible state, which is never treated as sound.
     pub(crate) fn impossible(device: &str, operation: Operation, what: &'static str) -> BlockError {
         let defect = format!("{what}: a defect of this program, please report it");
         BlockError::io(&device.into(), operation, None, io::Error::other(defect))
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn where_there_is_no_room_it_is_said_what_to_do() {
         for (code, below) in [(Errno::NOSPC, "a.img"), (Errno::DQUOT, "b.img")] {
-            let told = poisoned(code, below);
-            assert!(told.contains("make room for it, then detach it and attach it again"), "{told}");
+            let reported = poisoned(code, below);
+            assert!(reported.contains("make room for it, then detach it and attach it again"), "{reported}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Block devices: the ones that hold sectors, the ones that stand before a disk, and the servers that offer them to
+//! Block devices: the ones that hold sectors, the ones that sit in front of a disk, and the servers that offer them to
 //! programs.
 //!
 //! [`BlockDevice`] is the one interface. Its implementations:

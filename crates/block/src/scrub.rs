@@ -35,7 +35,7 @@ pub trait Scrub: Send + Sync {
 /// How far a scrub is, and what it found. Can be kept, and gone on with later.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scrubbing {
-    /// Where it goes on.
+    /// Where it continues.
     position: Lba,
     /// Up to here it goes block by block: something could not be read.
     #[serde(default)]

@@ -329,7 +329,7 @@ fn assert_poisoned(device: &FileDevice) {
     ] {
         assert!(matches!(refused, Err(BlockError::Poisoned { .. })), "{refused:?}");
     }
-    assert!(read(device, range) == noise(14, 1 << 20)[..4096], "reads go on");
+    assert!(read(device, range) == noise(14, 1 << 20)[..4096], "reads continue");
 }
 
 #[test]

@@ -107,14 +107,14 @@ fn trimmed_space_reads_as_zeroes() {
 }
 
 #[test]
-fn a_mounted_disk_cannot_be_detached_and_goes_on() {
+fn a_mounted_disk_cannot_be_detached_and_keeps_working() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut disk = Disk::new(Arc::new(Memory::new(SIZE)), &AttachOptions::default());
     run("mkfs.ext4", &["-q", "-F", disk.path()]);
     let mount = Mount::new(disk.device.path(), folder.path(), &[]);
     assert!(matches!(disk.device.detach(), Err(LoopError::InUse { .. })));
     assert!(disk.file.unmount().is_err(), "the loop device uses it");
-    fs::write(mount.path().join("after"), "still here").expect("it goes on");
+    fs::write(mount.path().join("after"), "still here").expect("it continues");
     drop(mount);
     disk.take_apart();
 }
@@ -152,7 +152,7 @@ fn a_read_only_disk_refuses_writes() {
 }
 
 #[test]
-fn the_kernel_is_told_of_sectors_scheduler_and_rotation() {
+fn the_kernel_gets_sector_size_scheduler_and_rotation() {
     let options = AttachOptions {
         sector_size: 4096,
         scheduler: Some("mq-deadline".to_owned()),
@@ -274,7 +274,7 @@ impl BlockDevice for Gate {
         self.open.notify_all();
         let closed = |_: &mut u64| self.most.load(Ordering::Relaxed) < self.needed.load(Ordering::Relaxed);
         if self.open.wait_while_for(&mut inside, closed, Duration::from_secs(60)).timed_out() {
-            // Too little company: all go on alone, and the test sees how many there were.
+            // Too little company: all continue alone, and the test sees how many there were.
             self.needed.store(0, Ordering::Relaxed);
         }
         *inside -= 1;
@@ -321,7 +321,7 @@ impl BlockDevice for NoFlush {
 }
 
 #[test]
-fn a_failed_flush_is_told_to_who_calls_fsync() {
+fn fsync_returns_the_error_of_a_failed_flush() {
     let disk = Disk::new(Arc::new(NoFlush(Memory::new(SIZE))), &AttachOptions::default());
     let raw = fs::File::options().write(true).open(disk.device.path()).expect("root may");
     raw.write_all_at(&[1; 4096], 0).expect("into the page cache");

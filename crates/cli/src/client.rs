@@ -48,7 +48,7 @@ pub(crate) enum ClientError {
     NotAllowed {
         /// The socket.
         socket: PathBuf,
-        /// Of what.
+        /// What is owned.
         owned: &'static str,
     },
     /// The daemon did not answer in time.
@@ -318,27 +318,27 @@ impl<L: Protocol> ClientOf<L> {
         line: &mut Vec<u8>,
         deadline: Option<Instant>,
     ) -> Result<(), ClientError> {
-        let mut told = false;
+        let mut reported = false;
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(self.no_answer(peer_pid(replies.get_ref())));
             }
-            let longest = if told { left.unwrap_or(self.timeout) } else { LONG.min(left.unwrap_or(self.timeout)) };
+            let longest = if reported { left.unwrap_or(self.timeout) } else { LONG.min(left.unwrap_or(self.timeout)) };
             replies.get_ref().set_read_timeout(Some(longest)).map_err(|error| self.io_error(error))?;
             let mut limited = replies.by_ref().take(LONGEST_LINE + 1 - line.len() as u64);
             match limited.read_until(b'\n', line) {
                 Ok(_) => return Ok(()),
-                Err(error) if told && left.is_none() && is_timeout(&error) => {
+                Err(error) if reported && left.is_none() && is_timeout(&error) => {
                     if !self.is_alive() {
                         return Err(self.no_answer(peer_pid(replies.get_ref())));
                     }
                 }
                 // How much time is left is looked at above.
-                Err(error) if told && is_timeout(&error) => {}
-                Err(error) if is_timeout(&error) && left.is_some_and(|left| left <= LONG) => told = true,
+                Err(error) if reported && is_timeout(&error) => {}
+                Err(error) if is_timeout(&error) && left.is_some_and(|left| left <= LONG) => reported = true,
                 Err(error) if is_timeout(&error) => {
-                    told = true;
+                    reported = true;
                     report!(
                         "the daemon at {} has not answered for {} s: it is still working, or it hangs ({})",
                         visible_path(&self.socket),

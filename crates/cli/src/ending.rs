@@ -65,7 +65,7 @@ fn wait_for(
     concerns: impl Fn(Option<&Status>) -> bool,
 ) -> anyhow::Result<()> {
     let began = Instant::now();
-    let mut told = false;
+    let mut reported = false;
     let mut last_pid = None;
     // Held during the questions: the daemon's branches are free when the process has ended, not when nobody answers any
     // more.
@@ -94,8 +94,8 @@ fn wait_for(
             _ if !concerns(None) => return Ok(()),
             _ => {}
         }
-        if !told {
-            told = true;
+        if !reported {
+            reported = true;
             tracing::info!(
                 "{} is unmounted; waiting for its daemon{} to finish and end",
                 visible_path(&pool.mount),

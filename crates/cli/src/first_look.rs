@@ -36,15 +36,15 @@ pub(crate) fn survey_branches(
 }
 
 fn summary(totals: &Totals) -> String {
-    let told = [
+    let reported = [
         (totals.files_on_several(), "file", "on several branches"),
         (totals.directories_differing, "directory", "with different owners, modes or ACLs"),
         (totals.kinds_differing, "name", "that is a directory here and a file there"),
         (totals.case_differing, "group of names", "that differ only in case"),
         (totals.unread, "name", "that could not be read"),
     ];
-    let told = told.into_iter().filter(|(number, ..)| *number > 0);
-    told.map(|(number, what, how)| format!("{} {how}", many(number, what))).collect::<Vec<_>>().join(", ")
+    let reported = reported.into_iter().filter(|(number, ..)| *number > 0);
+    reported.map(|(number, what, how)| format!("{} {how}", many(number, what))).collect::<Vec<_>>().join(", ")
 }
 
 fn many(number: u64, what: &str) -> String {

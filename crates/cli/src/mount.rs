@@ -135,15 +135,15 @@ fn request_unmount(pool: Pool, mounted: Arc<AtomicBool>) {
 /// Asks until it is done: what keeps the tree busy may end, and no second signal may come.
 fn unmount(pool: &Pool, mounted: &AtomicBool) {
     systemd::notify("STOPPING=1");
-    let mut told = false;
+    let mut reported = false;
     loop {
         match Client::new(&pool.socket).with_timeout(UNMOUNT_TIMEOUT).call(&Request::Unmount { keep_staged: true }) {
             // Before the mount there is nothing to unmount.
             Err(ClientError::NotRunning { .. }) if !mounted.load(Ordering::Relaxed) => std::process::exit(1),
             // A daemon that is already gone may hang up before it answers; later nobody answers.
             Ok(_) | Err(ClientError::HungUp | ClientError::NotRunning { .. }) => return,
-            Err(error) if !told => {
-                told = true;
+            Err(error) if !reported => {
+                reported = true;
                 tracing::error!(
                     "cannot unmount yet: {error}; trying again every second (a second signal detaches the mount at \
                     once)"

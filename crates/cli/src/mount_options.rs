@@ -114,7 +114,7 @@ pub(crate) enum OptionError {
 }
 
 impl OptionError {
-    /// Whether `mount -s` may go on: without the option the mount is what it would have been. A remount would be
+    /// Whether `mount -s` may continue: without the option the mount is what it would have been. A remount would be
     /// another mount.
     pub(crate) fn may_be_tolerated(&self) -> bool {
         !matches!(self, OptionError::Refused { why: CANNOT_BE_REMOUNTED, .. })

@@ -42,7 +42,7 @@ pub(crate) struct MountInfo {
     pub(crate) device: u64,
 }
 
-/// Where a path leads, as far as that can be told without a call that may hang.
+/// Where a path leads, as far as that is known without a call that may hang.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PathLocality {
     /// To a file system of this machine's own disks or memory, or to nothing.
@@ -151,8 +151,8 @@ fn locate_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> PathLocality {
     PathLocality::Here
 }
 
-/// The path without symbolic links, as [`umbrella_fs::spec::resolve`] has it. What lies on a file system that does not
-/// answer is kept as it is.
+/// The path without symbolic links, as [`umbrella_fs::spec::resolve`] returns it. What lies on a file system that does
+/// not answer is kept as it is.
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     match locate(path) {
         PathLocality::Here => umbrella_fs::spec::resolve(path),
@@ -203,7 +203,7 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
     match locate(other) {
         // A file on another file system is another file: that one need not be asked.
         PathLocality::Away { mounted, .. } if mounted.device != identity.device => false,
-        // Where it cannot be told, both had better not be used.
+        // Where that is not known, use neither.
         PathLocality::Away { path, .. } => match probe::query(Question::Stat, &path, A_LOOK) {
             ProbeReply::Yes(found) => same(found),
             ProbeReply::No(_) => false,
@@ -280,7 +280,7 @@ fn parse(line: &[u8]) -> Option<(PathBuf, MountInfo)> {
     Some((mount_point, MountInfo { kind, source, options, device }))
 }
 
-/// `8:1`, as stat(2) has it.
+/// `8:1`, as in stat(2).
 fn number(text: &str) -> Option<u64> {
     let (major, minor) = text.split_once(':')?;
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))

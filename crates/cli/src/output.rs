@@ -68,14 +68,15 @@ pub(crate) fn json_line(value: &impl Serialize) -> Result<(), OutputError> {
 
 /// The error, its reasons, and what to do about it. Omits a reason that the text contains already.
 pub(crate) fn reasons(error: &anyhow::Error) -> String {
-    let told = error.chain().map(ToString::to_string).fold(String::new(), |told, reason| match told.as_str() {
-        "" => reason,
-        told if told.contains(&reason) => told.to_owned(),
-        told => format!("{told}: {reason}"),
-    });
+    let reported =
+        error.chain().map(ToString::to_string).fold(String::new(), |reported, reason| match reported.as_str() {
+            "" => reason,
+            reported if reported.contains(&reason) => reported.to_owned(),
+            reported => format!("{reported}: {reason}"),
+        });
     match advice(error) {
-        Some(advice) => format!("{told}; {advice}"),
-        None => told,
+        Some(advice) => format!("{reported}; {advice}"),
+        None => reported,
     }
 }
 
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_told_once() {
+    fn a_reason_is_reported_once() {
         let error = anyhow::anyhow!("no such file").context("cannot open a: no such file").context("reading b");
         assert_eq!(reasons(&error), "reading b: cannot open a: no such file");
         let error = anyhow::anyhow!("no such file").context("cannot open a: no such file (make it)");

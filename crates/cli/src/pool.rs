@@ -23,7 +23,7 @@ use crate::mounts;
 use crate::probe::ProbeReply;
 use crate::text::visible_path;
 
-/// How long a daemon may take to report its status. Commands go on without the status of one that hangs.
+/// How long a daemon may take to report its status. Commands continue without the status of one that hangs.
 pub(crate) const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// Longest path of a Unix socket, without the final NUL.
 const LONGEST_SOCKET: usize = 107;

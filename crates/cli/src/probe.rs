@@ -6,7 +6,7 @@
 //!
 //! 1. This program is run again as `umbrella --probe QUESTION PATH`.
 //! 2. It answers with one line of JSON, or not.
-//! 3. One that is late is killed. It ends when it can, and nobody waits for that.
+//! 3. One that is late is killed. It ends when it can, and no caller waits for that.
 
 use std::fs::File;
 use std::io::Read;
@@ -26,7 +26,7 @@ const OPTION: &str = "--probe";
 /// Longest answer: a path has 4096 bytes at most, of four characters each.
 const LONGEST: u64 = 64 << 10;
 /// How long one that was killed may take to end. One that hangs never does.
-const FAREWELL: Duration = Duration::from_millis(100);
+const KILL_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A question about a path that has a short answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,7 +167,7 @@ fn run<T: DeserializeOwned>(word: &str, path: &Path, limit: Duration) -> Option<
     if said.is_none() {
         let _ = child.kill();
     }
-    let until = Instant::now() + FAREWELL;
+    let until = Instant::now() + KILL_TIMEOUT;
     while !matches!(child.try_wait(), Ok(Some(_)) | Err(_)) && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(1));
     }

@@ -95,7 +95,7 @@ fn the_text_fits_a_page_says_where_watts_come_from_and_what_the_flash_wears() {
 }
 
 #[test]
-fn a_trace_in_which_nobody_waits_changes_nothing() {
+fn a_trace_without_waits_changes_nothing() {
     let (_folder, path) = trace((0..100_u64).map(|write| format!("{},sda,W,{},4096,", write * 10_000, write * 4096)));
     let advice = json(&mut advise(&path));
     assert_eq!(advice["write_back"]["best"], Value::Null, "{advice:#}");
@@ -124,7 +124,7 @@ fn what_is_cut_and_what_cannot_be_simulated_is_said() {
 }
 
 #[test]
-fn a_measured_drive_stands_for_the_disk() {
+fn a_measured_drive_is_used_as_the_disk() {
     let (_folder, day) = quiet_day();
     let drive = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/fixtures/drive.toml");
     let advice = json(advise(&day).args(["--disk", drive]));
@@ -158,7 +158,7 @@ fn random_writes_get_a_policy_that_is_confirmed_and_lines_that_check_accepts() {
 
 #[test]
 fn on_random_writes_to_one_file_no_policy_is_better_than_the_kernel() {
-    // The kernel goes on where it stopped, around the file. Were it to begin anew each time, all would wait for
+    // The kernel continues where it stopped, around the file. Were it to begin anew each time, all would wait for
     // minutes.
     let mut random = 1_u64;
     let (_folder, path) = trace((0..15_000_u64).map(|number| {

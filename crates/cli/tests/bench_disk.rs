@@ -167,6 +167,6 @@ fn sectors_that_cannot_be_read_are_passed_over_and_counted() {
 
 #[test]
 fn a_disk_that_fails_everywhere_is_left_alone() {
-    let told = with_damage(120_000, |device| refused(device, &["--in-use", "--time", "20s"]));
-    assert!(told.contains("rescue the data"), "{told}");
+    let reported = with_damage(120_000, |device| refused(device, &["--in-use", "--time", "20s"]));
+    assert!(reported.contains("rescue the data"), "{reported}");
 }

@@ -422,8 +422,8 @@ fn all_on(branch: &str) -> String {
     format!("[[rule]]\nname = \"all\"\nmatch = [{{ glob = \"/**\", to = [\"{branch}\"] }}]\n")
 }
 
-/// Users go on while thousands of small files move in batches to one branch, then back, and so on, and each walk is cut
-/// short.
+/// Users continue while thousands of small files move in batches to one branch, then back, and so on, and each walk is
+/// cut short.
 fn kill_walks(disks: &[Disk; 2], seed: u64, rounds: u64) {
     const FILES: u64 = 2_000;
     let mut pool = Pool::builder()

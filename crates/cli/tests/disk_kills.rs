@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use support::house::{House, Killed};
+use support::test_disks::{Killed, TestDisks};
 use support::writers::{Guarantee, Writers};
 use support::{PATIENCE, number_from_env, poll, run};
 
@@ -20,13 +20,13 @@ use support::{PATIENCE, number_from_env, poll, run};
 const LEAST: u64 = 100;
 const CONFIG: &str = "k.toml";
 
-impl House {
+impl TestDisks {
     /// With a hybrid disk.
-    fn hybrid() -> House {
-        let house = House::new();
-        house.write_config(0);
-        house.given(&["create", CONFIG]);
-        house
+    fn hybrid() -> TestDisks {
+        let disks = TestDisks::new();
+        disks.write_config(0);
+        disks.given(&["create", CONFIG]);
+        disks
     }
 
     /// Each round empties the flash at other times and in another way.
@@ -56,10 +56,10 @@ struct Attached {
 }
 
 impl Attached {
-    fn new(house: &House) -> Attached {
-        let server = Killed(house.serve(&["--attach"]).spawn().expect("it starts"));
+    fn new(disks: &TestDisks) -> Attached {
+        let server = Killed(disks.serve(&["--attach"]).spawn().expect("it starts"));
         let device = poll(PATIENCE, || {
-            let status = house.run(&["status", "k", "--json"]);
+            let status = disks.run(&["status", "k", "--json"]);
             let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
             status["device"].as_str().map(PathBuf::from)
         });
@@ -74,12 +74,12 @@ impl Attached {
     }
 
     /// fio that writes with its checksums, or verifies what it knows that it wrote.
-    fn fio(&self, house: &House, seed: u64, more: &[&str]) -> Command {
+    fn fio(&self, disks: &TestDisks, seed: u64, more: &[&str]) -> Command {
         let mut fio = Command::new("timeout");
         fio.args(["120", "fio", "--name=v", "--direct=1", "--ioengine=psync", "--rw=randwrite", "--size=24M"]);
         fio.args(["--verify=crc32c", "--bs=4k"]).args(more);
         fio.arg(format!("--randseed={seed}")).arg(format!("--filename={}", self.device.display()));
-        fio.current_dir(house.path("")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        fio.current_dir(disks.path("")).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         fio
     }
 }
@@ -91,17 +91,17 @@ fn fio_finds_all_that_a_killed_daemon_had_acknowledged_to_it() {
     let rounds = number_from_env("UMBRELLA_CRASH_ROUNDS", 4);
     let seed = number_from_env("UMBRELLA_CRASH_SEED", 1);
     println!("{rounds} rounds, seed {seed}");
-    let house = House::hybrid();
+    let disks = TestDisks::hybrid();
     let mut random = StdRng::seed_from_u64(seed);
     let mut verified = 0;
     for round in 0..rounds {
-        house.write_config(round);
-        let mut attached = Attached::new(&house);
+        disks.write_config(round);
+        let mut attached = Attached::new(&disks);
         let fio_seed = random.random_range(1..1 << 30);
         // Every second time each write is flushed, as a database does.
         let sync = if round % 2 == 0 { "--sync=dsync" } else { "--sync=none" };
         let before = attached.writes();
-        let fio = attached.fio(&house, fio_seed, &["--do_verify=0", "--verify_state_save=1", "--loops=1000", sync]);
+        let fio = attached.fio(&disks, fio_seed, &["--do_verify=0", "--verify_state_save=1", "--loops=1000", sync]);
         let fio = { fio }.spawn().expect("fio");
         let least = random.random_range(20..600);
         poll(PATIENCE, || (attached.writes() > before + least).then_some(()));
@@ -109,8 +109,8 @@ fn fio_finds_all_that_a_killed_daemon_had_acknowledged_to_it() {
         let written = fio.wait_with_output().expect("fio ends");
         assert!(!written.status.success(), "fio did not notice: {}", String::from_utf8_lossy(&written.stdout));
         drop(attached);
-        let attached = Attached::new(&house);
-        let done = attached.fio(&house, fio_seed, &VERIFY).output().expect("fio");
+        let attached = Attached::new(&disks);
+        let done = attached.fio(&disks, fio_seed, &VERIFY).output().expect("fio");
         let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "round {round}: {said}");
         let blocks =
@@ -119,7 +119,7 @@ fn fio_finds_all_that_a_killed_daemon_had_acknowledged_to_it() {
         if round + 1 == rounds {
             // That fio would have noticed: half of what it wrote is zeroed.
             run("blkdiscard", ["--zeroout", "--length", "12M", attached.device.to_str().expect("UTF-8")]);
-            let done = attached.fio(&house, fio_seed, &VERIFY).output().expect("fio");
+            let done = attached.fio(&disks, fio_seed, &VERIFY).output().expect("fio");
             assert!(!done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
         }
     }
@@ -131,12 +131,12 @@ fn fio_finds_all_that_a_killed_daemon_had_acknowledged_to_it() {
 fn a_killed_daemon_loses_nothing_that_it_acknowledged() {
     let (rounds, seed) = (number_from_env("UMBRELLA_CRASH_ROUNDS", 12), number_from_env("UMBRELLA_CRASH_SEED", 1));
     println!("{rounds} rounds, seed {seed}");
-    let house = House::hybrid();
-    let socket = house.path("run/disks/k.nbd");
-    let serve = || Killed::serving(&mut house.serve(&[]), &socket, "k");
+    let disks = TestDisks::hybrid();
+    let socket = disks.path("run/disks/k.nbd");
+    let serve = || Killed::serving(&mut disks.serve(&[]), &socket, "k");
     let mut writers = Writers::new(socket.clone(), "k", Guarantee::Acknowledged, seed);
     for round in 0..rounds {
-        house.write_config(round);
+        disks.write_config(round);
         writers.work_until_killed(serve(), LEAST);
         let _server = serve();
         writers.verify();

@@ -73,7 +73,7 @@ fn json_lines(output: &Output) -> Vec<Value> {
 }
 
 #[test]
-fn a_look_at_used_disks_tells_what_they_become_and_changes_nothing() {
+fn check_import_shows_what_used_disks_become_and_changes_nothing() {
     let (disks, builder) = used();
     let pool = builder.prepare();
     // Reading the listing makes its access time young, so it comes once before.
@@ -238,9 +238,9 @@ fn the_first_mount_over_used_disks_looks_at_them_and_later_ones_do_not() {
         fs::write(disk.path().join("film"), "film").unwrap();
     }
     let mut pool = Pool::builder().branch("a", disks[0].path()).branch("b", disks[1].path()).mount();
-    let told =
+    let reported =
         || pool.status().warnings.iter().any(|one| one.contains("first look") && one.contains("1 file on several"));
-    eventually("status tells what was found", told);
+    eventually("status tells what was found", reported);
     assert!(pool.say(["status"]).contains("umbrella check --import"));
     pool.remount();
     assert!(!pool.status().warnings.iter().any(|one| one.contains("first look")));
@@ -373,7 +373,7 @@ fn what_is_wrong_with_a_pool_is_a_problem() {
 }
 
 #[test]
-fn what_a_killed_daemon_left_is_told_with_what_to_do() {
+fn what_a_killed_daemon_left_is_reported_with_what_to_do() {
     let (_disks, builder) = used();
     let mut pool = builder.mount();
     signal(pool.pid(), Signal::SIGKILL);

@@ -57,7 +57,7 @@ fn usual_trace() -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn a_wrong_name_is_told_with_the_known_ones() {
+fn the_error_of_a_wrong_name_lists_the_known_ones() {
     let wrong: [(&[&str], &str, &str); 15] = [
         (&["--policy", "nope"], "there is no policy \"nope\"", "known: file, recency"),
         (&["--policy", "zone_segmnt"], "did you mean \"zone_segment\"?", "known: file"),
@@ -134,7 +134,7 @@ fn a_scale_that_is_none_is_refused() {
 }
 
 #[test]
-fn too_little_memory_is_told_before_anything_runs() {
+fn too_little_memory_is_reported_before_anything_runs() {
     for memory in ["0", "1", "4KiB", "1MiB"] {
         let message = ["memory \"", "too little at scale 0.002", "at least 256 KiB"];
         refused(lab("run").args(SMALL).args(["--memory", memory]), 1, &message);
@@ -222,7 +222,7 @@ fn a_file_larger_than_the_disk_is_refused_at_once() {
 }
 
 #[test]
-fn what_is_no_trace_is_told_once_and_by_name() {
+fn what_is_no_trace_is_reported_once_and_by_name() {
     let folder = TempDir::new().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     fs::write(path("empty"), "").expect("a file");
@@ -239,9 +239,9 @@ fn what_is_no_trace_is_told_once_and_by_name() {
         let mut command = lab("run");
         command.arg("--trace").arg(&path);
         refused(&mut command, 1, &[message]);
-        let told = said(&output(&mut command));
-        assert_eq!(told.matches(message).count(), 1, "{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        let reported = said(&output(&mut command));
+        assert_eq!(reported.matches(message).count(), 1, "{reported}");
+        assert_eq!(reported.lines().count(), 1, "{reported}");
     }
 }
 
@@ -257,8 +257,8 @@ fn a_paper_names_a_trace_that_cannot_be_used_once_and_as_it_was_given() {
         let mut command = lab("paper");
         command.args([paper, "--quick", "--trace"]).arg(path);
         refused(&mut command, 1, &[message]);
-        let told = said(&output(&mut command));
-        assert_eq!(told.matches(".csv").count(), 1, "{told}");
+        let reported = said(&output(&mut command));
+        assert_eq!(reported.matches(".csv").count(), 1, "{reported}");
     }
 }
 
@@ -277,7 +277,7 @@ fn a_trace_without_requests_is_refused() {
 }
 
 #[test]
-fn an_unsorted_trace_is_told_how_to_be_sorted_and_then_runs() {
+fn the_error_of_an_unsorted_trace_says_how_to_sort_it() {
     let (folder, path) = trace("jumbled.csv", (1..=3000).rev().map(|i| format!("{i}000,d,W,{},4096,", i * 8192)));
     refused(lab("run").arg("--trace").arg(&path), 1, &["umbrella lab trace convert --sort"]);
     let sorted = folder.path().join("sorted.csv");
@@ -286,7 +286,7 @@ fn an_unsorted_trace_is_told_how_to_be_sorted_and_then_runs() {
 }
 
 #[test]
-fn a_damaged_trace_runs_as_far_as_it_is_told_to_and_says_what_was_left_out() {
+fn a_damaged_trace_runs_as_far_as_asked_and_says_what_was_left_out() {
     let begun = ["0,d,W,0,4096,", "5,d,rubbish", "6,d,W,4096,4096,", "7,d,W,8192,4096,"].map(str::to_owned);
     let later = (0..4).map(|n| format!("900000000000000{n},d,W,{},4096,", n * 8192));
     let (folder, path) = trace("bad.csv", begun.into_iter().chain(later));
@@ -342,7 +342,7 @@ fn addresses_beyond_the_disk_are_refused_or_wrapped() {
 }
 
 #[test]
-fn a_trace_beyond_the_disk_is_told_which_disks_are_large_enough() {
+fn the_error_of_a_trace_beyond_the_disk_names_disks_that_are_large_enough() {
     let (_folder, path) = trace("beyond.csv", ["0,d,W,2000000000000,4096,".to_owned()]);
     let message =
         ["beyond.csv reaches to 1.8 TiB, beyond the end of cheetah_10k7 at ", " GiB (a larger --disk: modern; or"];
@@ -578,7 +578,7 @@ fn the_line_above_one_run_says_what_differs_from_the_defaults() {
 }
 
 #[test]
-fn one_run_that_hardly_asked_its_policy_says_so() {
+fn a_run_that_depends_little_on_its_policy_says_so() {
     let (_folder, path) = usual_trace();
     let run = given(lab("run").arg("--trace").arg(path));
     assert!(run.contains("the policies chose hardly any pages. Give less --memory"), "{run}");
@@ -588,7 +588,7 @@ fn one_run_that_hardly_asked_its_policy_says_so() {
 }
 
 #[test]
-fn a_comparison_that_hardly_asked_the_policies_says_so() {
+fn a_comparison_that_depends_little_on_the_policies_says_so() {
     let (_folder, path) = usual_trace();
     let compare = |memory: &str| {
         given(lab("compare").arg("--trace").arg(&path).args(["--policy", "file,zone", "--memory", memory]))
@@ -699,7 +699,7 @@ fn the_commands_on_the_page_repeat_the_runs() {
 }
 
 #[test]
-fn a_page_that_cannot_be_written_is_told_before_anything_runs() {
+fn a_page_that_cannot_be_written_is_reported_before_anything_runs() {
     let (folder, path) = usual_trace();
     let run = |page: &Path| {
         let mut run = lab("run");
@@ -727,7 +727,7 @@ fn with_empty(folder: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_page_on_a_read_only_file_system_is_told_before_anything_runs() {
+fn a_page_on_a_read_only_file_system_is_reported_before_anything_runs() {
     let folder = TempDir::new().expect("a folder");
     let page = folder.path().join("x.html");
     let args = ["run", "--workload", "rnd-write:duration=1000h", "--html", page.to_str().expect("text")];
@@ -736,7 +736,7 @@ fn a_page_on_a_read_only_file_system_is_told_before_anything_runs() {
 }
 
 #[test]
-fn that_a_load_is_made_up_is_told() {
+fn the_output_says_that_a_load_is_synthetic() {
     let args = ["compare", "--workload", "dbench:duration=10ms", "--policy", "file,cscan", "--scale", "0.1"];
     let done = with_empty("/usr/share/dbench", &args);
     assert!(done.status.success(), "{}", said(&done));
@@ -812,7 +812,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn a_full_disk_for_the_output_is_told_once() {
+fn a_full_disk_for_the_output_is_reported_once() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let done = output(lab("run").args(TENTH).stdout(full));
     assert_eq!(done.status.code(), Some(1));
@@ -1061,7 +1061,7 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     let text = given(figure("4").arg("--trace").arg(&path).arg("--json"));
     let claims: Vec<Value> = serde_json::from_str(&text).expect("JSON");
     let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split('.').next()).expect("a name");
-    // Five inputs are in the list of claims; a trace of one's own stands beside.
+    // Five inputs are in the list of claims; a trace of your own is shown beside them.
     assert_eq!(claims.len(), 5, "{text}");
     assert!(claims[0]["measured"].is_number(), "{text}");
     assert_eq!(claims[0]["new_inputs"][0]["input"], *name, "{text}");
@@ -1084,11 +1084,14 @@ fn the_hybrid_disk_of_a_paper_takes_traces_of_ones_own() {
     let shown = given(&mut paper());
     assert!(shown.contains("desktop_week: ") && shown.contains("docs/reproductions/nvcache.md"), "{shown}");
     refused(paper().arg("--trace").arg(folder.path().join("missing.csv")), 1, &["missing.csv"]);
-    assert!(shown.contains("at least 75 %") && !shown.contains("at most 90"), "bounds are told from values: {shown}");
-    for (named, told) in
+    assert!(
+        shown.contains("at least 75 %") && !shown.contains("at most 90"),
+        "bounds are distinguished from values: {shown}"
+    );
+    for (named, reported) in
         [(folder.path().join("no"), "not a directory"), (folder.path().to_owned(), "none of the week-long")]
     {
-        refused(figure("4").env("UMBRELLA_TRACES", named), 1, &["UMBRELLA_TRACES is /", told]);
+        refused(figure("4").env("UMBRELLA_TRACES", named), 1, &["UMBRELLA_TRACES is /", reported]);
     }
     refused(lab("paper").args(["tesa", "--trace"]).arg(&path), 1, &["--trace is for nvcache"]);
     refused(lab("paper").args(["nvcache", "--figure", "99"]), 1, &["nvcache has no figure \"99\" here (known: 2.1,"]);
@@ -1302,7 +1305,7 @@ fn what_cannot_be_said_ends_nothing() {
 }
 
 #[test]
-fn several_names_where_one_is_wanted_are_told_how_to_be_swept() {
+fn the_error_of_several_names_where_one_is_wanted_says_how_to_sweep_them() {
     refused(lab("compare").args(SMALL).args(["--scheduler", "noop,deadline"]), 2, &["one at a time", "--sweep"]);
     let disks = ["--workload", "rnd-write", "--disk", "modern,sata_ssd"];
     refused(lab("run").args(disks), 2, &["one at a time", "--sweep disk=modern,sata_ssd"]);

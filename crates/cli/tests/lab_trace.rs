@@ -86,7 +86,7 @@ fn info_tells_long_times_in_minutes_hours_and_days() {
 }
 
 #[test]
-fn info_in_json_is_one_object_a_line_and_goes_on_after_a_bad_file() {
+fn info_in_json_is_one_object_a_line_and_continues_after_a_bad_file() {
     let files = [fixture("sample.csv"), PathBuf::from("/nonexistent"), fixture("sample.vscsi")];
     let output = run(trace().args(["info", "--json"]).args(&files));
     assert_eq!(output.status.code(), Some(1));
@@ -121,7 +121,7 @@ fn info_reads_pipes_and_standard_input() {
 }
 
 #[test]
-fn what_is_no_trace_is_told_of_by_name() {
+fn what_is_no_trace_is_reported_by_name() {
     let folder = TempDir::new().unwrap();
     let empty = folder.path().join("empty");
     File::create(&empty).unwrap();
@@ -319,7 +319,7 @@ fn a_hangup_that_is_ignored_does_not_end_a_conversion() {
 }
 
 #[test]
-fn success_is_told_only_once_the_output_has_its_name() {
+fn success_is_reported_only_after_the_output_has_its_name() {
     let folder = TempDir::new().unwrap();
     let output = folder.path().join("out.csv");
     let child = waiting_conversion(&mut trace(), &output, &[]);
@@ -618,15 +618,15 @@ fn a_recording_that_fills_its_disk_keeps_what_fits() {
             }
             write_around_the_cache(&file, page..page + 1);
         }
-        let told = recorder.end();
-        assert!(told.ends_with("(exit status: 1)") && told.contains("No space left on device"), "{told}");
-        assert!(told.contains("more did not fit"), "{told}");
-        assert_eq!(names(small.0.path()), [name], "{told}");
+        let reported = recorder.end();
+        assert!(reported.ends_with("(exit status: 1)") && reported.contains("No space left on device"), "{reported}");
+        assert!(reported.contains("more did not fit"), "{reported}");
+        assert_eq!(names(small.0.path()), [name], "{reported}");
         let text = disk.folder.path().join(format!("{name}.csv"));
         converted(&output, &text, &[]);
         let kept = fs::read_to_string(&text).unwrap().lines().count() - 1;
         assert!(kept >= least, "only {kept} in {name}");
-        assert!(told.contains(&format!("{}: {kept} records", output.display())), "{kept}: {told}");
+        assert!(reported.contains(&format!("{}: {kept} records", output.display())), "{kept}: {reported}");
     }
 }
 

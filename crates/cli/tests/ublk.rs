@@ -1,5 +1,5 @@
 //! `umbrella disk attach --front ublk` on a machine that has the driver: Debian's 6.12 kernel, emulated by qemu, with
-//! nothing on it but a few tools and `umbrella`. What is done there stands in `ublk/init.sh`, and each of its steps has
+//! nothing on it but a few tools and `umbrella`. What is done there is in `ublk/init.sh`, and each of its steps has
 //! to be reported as done.
 #![cfg(feature = "ublk")]
 

@@ -163,7 +163,7 @@ fn killed_it_leaves_nothing_behind_and_can_start_again() {
 }
 
 #[test]
-fn a_second_flusher_of_the_same_file_system_is_refused_and_the_first_goes_on() {
+fn a_second_flusher_of_the_same_file_system_is_refused_and_the_first_continues() {
     if !possible() {
         return;
     }
@@ -250,7 +250,7 @@ fn what_cannot_be_written_back_in_order_is_refused_with_the_reason() {
 }
 
 #[test]
-fn users_other_than_root_are_told_why_not() {
+fn users_other_than_root_get_an_error_that_says_why() {
     let (disk, run_dir) = (Disk::ext4(64 * MIB), temp_dir("run"));
     // The folder that programs are built in may be closed to others.
     let program = run_dir.path().join("umbrella");
@@ -265,7 +265,7 @@ fn users_other_than_root_are_told_why_not() {
 }
 
 #[test]
-fn root_without_the_capabilities_is_told_which_are_missing() {
+fn root_without_the_capabilities_gets_an_error_that_names_those_missing() {
     if !possible() {
         return;
     }

@@ -25,12 +25,12 @@ pub(crate) struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Of a request read from `/dev/fuse`, without its header.
+    /// The body of a request read from `/dev/fuse`, without its header.
     pub(crate) fn joined(bytes: &'a [u8]) -> Body<'a> {
         Body { apart: None, rest: bytes, names: [None; 2] }
     }
 
-    /// Of a request of a ring.
+    /// The body of a request of a ring.
     pub(crate) fn split(operation: &'a [u8], payload: &'a [u8]) -> Body<'a> {
         Body { apart: Some(operation), rest: payload, names: [None; 2] }
     }

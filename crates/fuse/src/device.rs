@@ -105,7 +105,7 @@ impl Device {
         // Even: the lowest bit has a meaning of its own.
         let notify_unique = kind | (((self.retrievals.fetch_add(1, Ordering::Relaxed) + 1) * 2) & (POKE - 1));
         let body = abi::NotifyRetrieveOut { notify_unique, nodeid, offset, size, padding: 0 };
-        // The number of a notification stands where answers have their error.
+        // The number of a notification is where answers have their error.
         self.write(0, notify_code::RETRIEVE, &[body.as_bytes()])?;
         Ok(notify_unique)
     }

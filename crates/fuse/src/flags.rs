@@ -123,7 +123,7 @@ bitflags! {
         const RETRY = 1 << 2;
         /// The program has 32 bits.
         const BITS_32 = 1 << 3;
-        /// Of a directory.
+        /// The open is of a directory.
         const DIRECTORY = 1 << 4;
         /// A program of the x32 kind.
         const COMPAT_X32 = 1 << 5;

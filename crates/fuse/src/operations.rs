@@ -41,7 +41,7 @@ macro_rules! operations {
             Write write(Write<'a>) -> Written;
             /// A descriptor is closed. After ENOSYS the kernel asks no more.
             Flush flush(Flush) -> ();
-            /// The last descriptor of an open file is closed. The error, if any, reaches nobody.
+            /// The last descriptor of an open file is closed. An error is reported to no caller.
             Release release(Release) -> ();
             /// Makes a file durable.
             FSync fsync(FSync) -> ();

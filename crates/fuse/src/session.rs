@@ -218,7 +218,7 @@ enum NoRings {
     Connection(io::Error),
 }
 
-/// Answers INIT, with rings if they can be had.
+/// Answers INIT, with rings if they are available.
 fn connect_rings<F: Filesystem>(
     agreed: &Agreed,
     device: &Arc<Device>,

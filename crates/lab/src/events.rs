@@ -35,7 +35,7 @@ pub enum EventsError {
     /// Its policy is not known here, or the other one is not.
     #[error("{0}")]
     Policy(#[from] WriteBackError),
-    /// It speaks of more dirty pages than any machine it could come from has.
+    /// It refers to more dirty pages than any machine it could come from has.
     #[error("more than {} dirty pages at a time", MOST_DIRTY.0)]
     TooMuchDirty,
     /// It ends before it says which policy decided.

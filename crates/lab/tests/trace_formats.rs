@@ -92,7 +92,7 @@ fn compress(bytes: &[u8], compression: Compression) -> Vec<u8> {
 }
 
 #[test]
-fn every_fixture_is_told_by_its_content_and_holds_the_same_records() {
+fn every_fixture_is_recognised_by_its_content_and_holds_the_same_records() {
     for (name, format) in FIXTURES {
         let mut reader = trace::open(fixture(name), &options_of(format)).unwrap();
         assert_eq!(reader.format(), format, "{name}");
@@ -199,7 +199,7 @@ fn the_files_of_all_processors_are_one_recording() {
 }
 
 #[test]
-fn what_is_no_binary_record_ends_a_trace_and_is_told_of() {
+fn what_is_no_binary_record_ends_a_trace_and_is_reported() {
     for (name, format, damage) in [("sample.blktrace", Format::Blktrace, 60), ("sample.srt", Format::Srt, 211)] {
         let mut bytes = std::fs::read(fixture(name)).unwrap();
         bytes[damage..damage + 4].fill(0xff);
@@ -264,7 +264,7 @@ fn what_blkparse_prints_beside_requests_is_read_over() {
         "8,0 0 1 0.0 77 UT N [x] 3",
         "8,1 0 1 0.0 77 A W 4096 + 8 <- (8,0) 2048",
         "8,0 0 0 0.0 0 m N cfq1234 alloced, 8,0 Q W 5 + 8 [x]",
-        // What stands around them.
+        // What is around them.
         "Input file sda.blktrace.0 added",
         "smartd (77)\n Reads Queued: 1, 4KiB\nkworker/0:1 x (78, ...)\n Reads Queued: 1, 4KiB",
         "CPU0 (8,0):\n Reads Queued: 1, 4KiB\n\nTotal (8,0):\n Reads Queued: 1, 4KiB",
@@ -372,7 +372,7 @@ proptest! {
             let options = OpenOptions { format: Some(format), ..OpenOptions::default() };
             let expected = at_resolution(&records, resolution(format));
             prop_assert_eq!(&read(&bytes, &options).unwrap(), &expected, "{}", format);
-            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &expected, "{}, told by content", format);
+            prop_assert_eq!(&read(&bytes, &OpenOptions::default()).unwrap(), &expected, "{}, recognised by content", format);
         }
     }
 
@@ -590,7 +590,7 @@ fn bad_lines_can_be_left_out_and_are_counted() {
 }
 
 #[test]
-fn data_that_are_cut_short_are_told_of_after_what_is_whole() {
+fn data_that_are_cut_short_are_reported_after_what_is_whole() {
     // Not compressible, so that the cut loses only the end.
     let mut records = sample();
     for number in 0u64..20_000 {
@@ -654,7 +654,7 @@ fn a_small_file_that_is_cut_short_gives_its_beginning_and_then_the_error() {
 }
 
 #[test]
-fn compressed_data_that_are_damaged_are_told_of() {
+fn compressed_data_that_are_damaged_are_reported() {
     let plain = std::fs::read(fixture("sample.blkparse.txt")).unwrap();
     for compression in [Compression::Gzip, Compression::Zstd] {
         let mut packed = compress(&plain, compression);
@@ -668,7 +668,7 @@ fn compressed_data_that_are_damaged_are_told_of() {
 }
 
 #[test]
-fn a_cut_binary_record_is_told_of() {
+fn a_cut_binary_record_is_reported() {
     let bytes = std::fs::read(fixture("sample.vscsi")).unwrap();
     let error = error(&bytes[..bytes.len() - 5]);
     assert_eq!(error.to_string(), "line 6 (byte 160): the file ends inside a record: 27 of 32 bytes (format vscsi)");
@@ -698,7 +698,7 @@ fn a_trace_in_any_order_can_be_sorted() {
 }
 
 #[test]
-fn one_corrupt_time_is_left_out_wherever_it_stands() {
+fn one_corrupt_time_is_left_out_wherever_it_is() {
     let year_us = 400u64 * 86_400 * 1_000_000;
     let lines: Vec<String> = (0..10).map(|number| format!("{},0,W,{},512,\n", 500 + number, number * 512)).collect();
     for place in 0..=10 {

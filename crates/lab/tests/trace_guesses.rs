@@ -5,7 +5,7 @@ use std::io::Cursor;
 use proptest::prelude::*;
 use umbrella_lab::trace::{self, Format, OpenOptions, TraceError};
 
-/// What stands before the lines of a format that needs it.
+/// What is before the lines of a format that needs it.
 fn header(format: Format) -> &'static str {
     match format {
         Format::Fio2 => "fio version 2 iolog\n",
@@ -240,7 +240,7 @@ fn a_line_that_the_beginning_cuts_off_decides_nothing() {
 }
 
 #[test]
-fn binary_formats_are_told_by_their_magic_numbers() {
+fn binary_formats_are_recognised_by_their_magic_numbers() {
     for magic in [0x6561_7407u32.to_le_bytes(), 0x6561_7407u32.to_be_bytes(), 0x6561_7408u32.to_le_bytes()] {
         // The time of its first event can look like a command of vscsi.
         let bytes = vscsi(0x28, 0x0100, u32::from_le_bytes(magic)).repeat(5);

@@ -65,7 +65,7 @@ pub enum PolicyError {
     NoValue {
         /// The policy.
         policy: String,
-        /// What stands there.
+        /// The value found there.
         text: String,
     },
 }

@@ -1,6 +1,6 @@
 //! The order of names as people count: `episode 2` comes before `episode 10`.
 //!
-//! Digits that stand together compare as one number, all else byte by byte. Of names that are equal so (`e1` and
+//! Adjacent digits compare as one number, all else byte by byte. Of names that are equal so (`e1` and
 //! `e01`), the bytes decide.
 
 use std::cmp::Ordering;

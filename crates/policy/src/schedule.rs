@@ -24,7 +24,7 @@ impl Weekday {
         Weekday((day % 7) as u8)
     }
 
-    fn yesterday(self) -> Weekday {
+    fn previous(self) -> Weekday {
         Weekday((self.0 + 6) % 7)
     }
 }
@@ -53,7 +53,7 @@ impl Window {
         if self.from < self.to {
             begins_on(day) && (self.from..self.to).contains(&minute)
         } else {
-            begins_on(day) && minute >= self.from || begins_on(day.yesterday()) && minute < self.to
+            begins_on(day) && minute >= self.from || begins_on(day.previous()) && minute < self.to
         }
     }
 }

@@ -146,7 +146,7 @@ impl Claim {
         measured: f64,
         expect: Expect,
     ) -> Claim {
-        let verdict = judge(published, measured, expect);
+        let verdict = evaluate(published, measured, expect);
         Claim {
             figure: figure.to_owned(),
             claim: claim.into(),
@@ -193,8 +193,8 @@ fn tenths(value: f64) -> String {
     if tenths == 0.0 { "0".to_owned() } else { tenths.to_string() }
 }
 
-/// How a measured value stands to a published one.
-pub(crate) fn judge(published: f64, measured: f64, expect: Expect) -> Verdict {
+/// How a measured value compares to a published one.
+pub(crate) fn evaluate(published: f64, measured: f64, expect: Expect) -> Verdict {
     // Nothing has the sign of nothing only.
     let same_sign = published == 0.0 || published * measured > 0.0;
     let half = same_sign && 2.0 * measured.abs() >= published.abs();
@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_claim_has_to_meet_is_told() {
+    fn what_a_claim_has_to_meet_is_reported() {
         let wanted = |published, expect| Claim::new("1", "", "%", published, -0.04, expect).wanted();
         assert_eq!(wanted(4.0, Expect::Within { points: 5.0 }), "4, within 5 %");
         assert_eq!(wanted(0.0, Expect::AboutZero { points: 2.5 }), "0, within 2.5 %");
@@ -240,33 +240,33 @@ mod tests {
     #[test]
     fn a_claim_holds_in_sign_and_within_its_tolerance() {
         let within = Expect::Within { points: 5.0 };
-        assert_eq!(judge(33.1, 30.0, within), Verdict::Holds);
-        assert_eq!(judge(33.1, 20.0, within), Verdict::SignOnly);
-        assert_eq!(judge(3.0, -1.0, within), Verdict::Fails);
-        assert_eq!(judge(-7.0, -3.4, within), Verdict::SignOnly, "near, but less than half");
-        assert_eq!(judge(-7.0, -3.5, within), Verdict::Holds);
-        assert_eq!(judge(33.1, 0.0, within), Verdict::Fails, "nothing was measured, or no difference");
-        assert_eq!(judge(33.1, 0.0, Expect::Sign), Verdict::Fails);
-        assert_eq!(judge(33.1, 0.9, within), Verdict::Fails, "too little to have a sign");
-        assert_eq!(judge(33.1, 1.0, within), Verdict::SignOnly);
-        assert_eq!(judge(3.0, f64::NAN, within), Verdict::Fails);
-        assert_eq!(judge(33.1, 1.0, Expect::Sign), Verdict::Holds);
+        assert_eq!(evaluate(33.1, 30.0, within), Verdict::Holds);
+        assert_eq!(evaluate(33.1, 20.0, within), Verdict::SignOnly);
+        assert_eq!(evaluate(3.0, -1.0, within), Verdict::Fails);
+        assert_eq!(evaluate(-7.0, -3.4, within), Verdict::SignOnly, "near, but less than half");
+        assert_eq!(evaluate(-7.0, -3.5, within), Verdict::Holds);
+        assert_eq!(evaluate(33.1, 0.0, within), Verdict::Fails, "nothing was measured, or no difference");
+        assert_eq!(evaluate(33.1, 0.0, Expect::Sign), Verdict::Fails);
+        assert_eq!(evaluate(33.1, 0.9, within), Verdict::Fails, "too little to have a sign");
+        assert_eq!(evaluate(33.1, 1.0, within), Verdict::SignOnly);
+        assert_eq!(evaluate(3.0, f64::NAN, within), Verdict::Fails);
+        assert_eq!(evaluate(33.1, 1.0, Expect::Sign), Verdict::Holds);
         let between = Expect::Between { to: 7.3, points: 10.0 };
         assert_eq!(
-            [2.8, 2.9, 17.3].map(|measured| judge(5.8, measured, between)),
+            [2.8, 2.9, 17.3].map(|measured| evaluate(5.8, measured, between)),
             [Verdict::SignOnly, Verdict::Holds, Verdict::Holds]
         );
-        assert_eq!(judge(5.8, 17.4, between), Verdict::SignOnly, "more than was published");
-        assert_eq!(judge(5.8, -3.0, between), Verdict::Fails);
-        assert_eq!(judge(446.8, 500.0, Expect::AtMost), Verdict::Fails);
-        assert_eq!(judge(0.0, 3.0, Expect::AtMost), Verdict::Fails);
-        assert_eq!(judge(0.0, 7.0, within), Verdict::Fails);
-        assert_eq!(judge(0.0, -2.0, Expect::AboutZero { points: 3.0 }), Verdict::Holds);
-        assert_eq!(judge(0.0, -4.0, Expect::AboutZero { points: 3.0 }), Verdict::Fails);
-        assert_eq!(judge(10.0, 12.0, Expect::AtLeast), Verdict::Holds);
-        assert_eq!(judge(0.0, 0.9, Expect::NoMore { points: 1.0 }), Verdict::Holds, "too little to be slower");
-        assert_eq!(judge(0.0, 1.0, Expect::NoMore { points: 1.0 }), Verdict::Fails);
-        assert_eq!(judge(0.0, -1.0, Expect::NoLess { points: 1.0 }), Verdict::Fails);
-        assert_eq!(judge(0.0, -0.9, Expect::NoLess { points: 1.0 }), Verdict::Holds);
+        assert_eq!(evaluate(5.8, 17.4, between), Verdict::SignOnly, "more than was published");
+        assert_eq!(evaluate(5.8, -3.0, between), Verdict::Fails);
+        assert_eq!(evaluate(446.8, 500.0, Expect::AtMost), Verdict::Fails);
+        assert_eq!(evaluate(0.0, 3.0, Expect::AtMost), Verdict::Fails);
+        assert_eq!(evaluate(0.0, 7.0, within), Verdict::Fails);
+        assert_eq!(evaluate(0.0, -2.0, Expect::AboutZero { points: 3.0 }), Verdict::Holds);
+        assert_eq!(evaluate(0.0, -4.0, Expect::AboutZero { points: 3.0 }), Verdict::Fails);
+        assert_eq!(evaluate(10.0, 12.0, Expect::AtLeast), Verdict::Holds);
+        assert_eq!(evaluate(0.0, 0.9, Expect::NoMore { points: 1.0 }), Verdict::Holds, "too little to be slower");
+        assert_eq!(evaluate(0.0, 1.0, Expect::NoMore { points: 1.0 }), Verdict::Fails);
+        assert_eq!(evaluate(0.0, -1.0, Expect::NoLess { points: 1.0 }), Verdict::Fails);
+        assert_eq!(evaluate(0.0, -0.9, Expect::NoLess { points: 1.0 }), Verdict::Holds);
     }
 }

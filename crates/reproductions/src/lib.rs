@@ -1,7 +1,7 @@
 //! The papers' figures, run again: for each claim the published value, ours, and whether it holds.
 //!
 //! One folder a paper, one function a figure or table. Parameters come from the papers' text and from datasheets. Where
-//! the text is silent, the assumption stands beside the figure. A claim that does not hold is reported as such.
+//! the text is silent, the assumption is shown beside the figure. A claim that does not hold is reported as such.
 //!
 //! A figure lists its runs as [`Cell`]s and judges their outcomes. So all runs of a paper go through one pool of
 //! threads, with one progress bar.
@@ -87,8 +87,8 @@ pub fn paper(name: &str) -> Result<&'static Paper, UnknownPaper> {
 
 impl Figure {
     /// What these outcomes say of the claims of the paper that it is of.
-    pub fn judge(&self, paper: &str, outcomes: &[Outcome]) -> Vec<Claim> {
-        frozen::judge(paper, self.id, &(self.measure)(outcomes))
+    pub fn evaluate(&self, paper: &str, outcomes: &[Outcome]) -> Vec<Claim> {
+        frozen::evaluate(paper, self.id, &(self.measure)(outcomes))
     }
 }
 
@@ -138,7 +138,7 @@ fn run_cells<M: Machine>(
     of_figures: Vec<Vec<Cell<M>>>,
     threads: usize,
     observe: impl FnOnce(&[Cell<M>]) -> Box<dyn Observe<M>>,
-    judge: impl Fn(usize, Vec<&Cell<M>>, Vec<M::Outcome>) -> Option<Judged<M>>,
+    evaluate: impl Fn(usize, Vec<&Cell<M>>, Vec<M::Outcome>) -> Option<Judged<M>>,
 ) -> Result<Vec<Judged<M>>, LabError> {
     let mut all: Vec<Cell<M>> = Vec::new();
     let mut known: FxHashMap<String, usize> = FxHashMap::default();
@@ -154,7 +154,7 @@ fn run_cells<M: Machine>(
     let outcomes = experiment::run(&all, threads, &*observer)?.unless_failed()?;
     let judged = numbers.iter().enumerate().filter_map(|(figure, numbers)| {
         let of_figure = numbers.iter().map(|number| outcomes[*number].clone()).collect::<Option<Vec<_>>>()?;
-        judge(figure, numbers.iter().map(|number| &all[*number]).collect(), of_figure)
+        evaluate(figure, numbers.iter().map(|number| &all[*number]).collect(), of_figure)
     });
     Ok(judged.collect())
 }
@@ -176,7 +176,7 @@ pub fn run(
             figure: figure.id,
             title: figure.title,
             assumed: figure.assumed,
-            claims: figure.judge(paper, &outcomes),
+            claims: figure.evaluate(paper, &outcomes),
             tables: Vec::new(),
             outcomes: outcomes.clone(),
         };

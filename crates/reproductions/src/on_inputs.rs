@@ -114,7 +114,7 @@ pub fn run<M: Machine + PartialEq>(
         let figure = figures[number];
         let runs = Runs { inputs, cells, outcomes };
         let InputFigure { id, title, assumed, measure, show, .. } = *figure;
-        let (claims, tables) = (frozen::judge(paper, id, &measure(&runs)), show(&runs));
+        let (claims, tables) = (frozen::evaluate(paper, id, &measure(&runs)), show(&runs));
         Some(Judged { figure: id, title, assumed, claims, tables, outcomes: runs.outcomes })
     })
 }

@@ -3,7 +3,7 @@
 /// Longer words are not compared: a hostile file could make it slow, and nobody means them.
 const LONGEST: usize = 64;
 
-/// ` (did you mean "zone"?)`, to go on with in an error; empty when no known word is near.
+/// ` (did you mean "zone"?)`, to append to an error; empty when no known word is near.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map_or_else(String::new, |known| format!(" (did you mean \"{known}\"?)"))
 }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_is_told_and_none_that_is_far() {
+    fn the_nearest_word_is_suggested_and_none_that_is_far() {
         let known = ["zone", "zone_segment", "cscan"];
         assert_eq!(did_you_mean("zone_segmnt", known), " (did you mean \"zone_segment\"?)");
         assert_eq!(did_you_mean("csacn", known), " (did you mean \"cscan\"?)");

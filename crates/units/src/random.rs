@@ -42,7 +42,7 @@ impl SplitMix64 {
     }
 
     /// Yes or no, evenly.
-    pub fn coin(&mut self) -> bool {
+    pub fn random_bool(&mut self) -> bool {
         self.below(2) == 1
     }
 

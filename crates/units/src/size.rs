@@ -23,15 +23,15 @@ pub enum Amount {
 
 /// A size or amount that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{input:?} is {}", .wrong.told())]
+#[error("{input:?} is {}", .wrong.reason())]
 pub struct ParseSizeError {
     /// What was given.
     pub input: String,
-    /// What is wrong with it.
+    /// The cause.
     pub wrong: WrongSize,
 }
 
-/// What is wrong with a size.
+/// An error in a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WrongSize {
     /// It is none.
@@ -43,7 +43,7 @@ pub enum WrongSize {
 }
 
 impl WrongSize {
-    fn told(self) -> &'static str {
+    fn reason(self) -> &'static str {
         match self {
             WrongSize::NoSize => "not a size (write for example \"512\", \"10MB\" or \"4GiB\")",
             WrongSize::NoAmount => "not a size (write for example \"512\", \"10MB\", \"4GiB\" or \"5%\")",
@@ -204,18 +204,21 @@ mod tests {
         for text in ["16777216 TiB", "99999999999999999999", "16EiB", "16.5 EiB", "18446744073709551616.0"] {
             refused(text, WrongSize::TooLarge);
         }
-        let told = |text: &str| text.parse::<Amount>().unwrap_err().to_string();
-        assert_eq!(told("16EiB"), "\"16EiB\" is too large (write less than 16 EiB)");
-        assert!(told("1 XB").starts_with("\"1 XB\" is not a size (write for example ") && told("1 XB").contains("5%"));
+        let reported = |text: &str| text.parse::<Amount>().unwrap_err().to_string();
+        assert_eq!(reported("16EiB"), "\"16EiB\" is too large (write less than 16 EiB)");
+        assert!(
+            reported("1 XB").starts_with("\"1 XB\" is not a size (write for example ")
+                && reported("1 XB").contains("5%")
+        );
         assert!(!"1 XB".parse::<ByteSize>().unwrap_err().to_string().contains("5%"));
     }
 
     #[test]
-    fn two_sizes_that_look_alike_are_told_in_bytes_too() {
-        let told = |a: u64, b: u64| ByteSize(a).told_apart(ByteSize(b));
-        assert_eq!(told(8_069_120, 8_073_216), ["7.6 MiB (8069120 bytes)", "7.6 MiB (8073216 bytes)"]);
-        assert_eq!(told(1 << 20, 2 << 20), ["1 MiB", "2 MiB"]);
-        assert_eq!(told(5, 5), ["5 B", "5 B"]);
+    fn two_sizes_that_look_alike_are_reported_in_bytes_too() {
+        let reported = |a: u64, b: u64| ByteSize(a).told_apart(ByteSize(b));
+        assert_eq!(reported(8_069_120, 8_073_216), ["7.6 MiB (8069120 bytes)", "7.6 MiB (8073216 bytes)"]);
+        assert_eq!(reported(1 << 20, 2 << 20), ["1 MiB", "2 MiB"]);
+        assert_eq!(reported(5, 5), ["5 B", "5 B"]);
     }
 
     #[test]

@@ -43,7 +43,7 @@ const FILES_A_LOOK: usize = 64;
 /// Ranges compared each time, when the kernel has less dirty than is believed.
 const RANGES_A_LOOK: usize = 4096;
 
-/// How often, and how long, a run is looked after whose arrival nobody tells.
+/// How often, and how long, a run is checked whose arrival is not reported.
 const LOOK_AGAIN: Duration = Duration::from_micros(500);
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
@@ -55,7 +55,7 @@ pub(crate) struct Run {
 }
 
 /// Joins pages that follow each other in a file and on the disk, however they were mixed with others' (where files grow
-/// side by side, their expected places overlap). A run stands where its first page stood.
+/// side by side, their expected places overlap). A run is where its first page stood.
 pub(crate) fn join(pages: &[DirtyPage]) -> Vec<Run> {
     let mut ordered: Vec<(usize, &DirtyPage)> = pages.iter().enumerate().collect();
     ordered.sort_unstable_by_key(|(_, dirty)| dirty.page);
@@ -100,7 +100,7 @@ struct FlushLoop<'a> {
     sent: VecDeque<Sent>,
     sent_pages: Pages,
     looked: Instant,
-    /// Where the next comparison of files goes on, and of pages.
+    /// Where the next comparison of files continues, and of pages.
     from: FileId,
     from_page: PageKey,
 }
@@ -258,7 +258,7 @@ impl FlushLoop<'_> {
         }
     }
 
-    /// The run counts no longer.
+    /// Removes the run from the counts.
     fn settle(&mut self, run: Run) {
         let mut state = self.shared.state.lock();
         state.settle(run.range.pages);

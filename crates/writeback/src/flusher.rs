@@ -214,14 +214,14 @@ impl Flusher {
         self.shared.take_error(file)
     }
 
-    /// All files with an error that [`Flusher::take_error`] would report, for a caller that goes on without this
+    /// All files with an error that [`Flusher::take_error`] would report, for a caller that continues without this
     /// flusher.
     pub fn take_errors(&self) -> Vec<FileId> {
         self.shared.take_errors()
     }
 
-    /// Lets a writer of `wrote` pages go on: at once, or later from another thread, when there is room for more. Never
-    /// blocks.
+    /// Lets a writer of `wrote` pages continue: at once, or later from another thread, when there is room for more.
+    /// Never blocks.
     pub fn when_room(&self, wrote: Pages, go: Box<dyn FnOnce() + Send>) {
         self.shared.gate.pass(wrote, go);
     }

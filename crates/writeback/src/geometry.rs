@@ -1,7 +1,7 @@
 //! Where a file system would look first for room for a new file.
 //!
 //! ext4 (`ext4_inode_to_goal_block`): in the block group of the inode, or in the flex group of several that it belongs
-//! to. The figures stand in the superblock, which is read from the device. An inode number of xfs is the address of the
+//! to. The figures are in the superblock, which is read from the device. An inode number of xfs is the address of the
 //! inode on disk, with its place inside the block below. For others the order of inode numbers is all that there is.
 
 use std::fs::File;

@@ -72,9 +72,9 @@ impl Ledger {
 
     fn transfer_pages(&mut self, now: Nanos, next: WriteBack) {
         let now = self.at(now);
-        let told = self.policy.retold(now);
+        let state = self.policy.state_as_events(now);
         self.policy = next;
-        for (at, event) in told {
+        for (at, event) in state {
             self.policy.on(at, event);
             if let Some(recorder) = &mut self.recorder {
                 recorder.on(at, &event);

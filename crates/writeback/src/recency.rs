@@ -74,8 +74,8 @@ impl Recency {
     }
 
     /// The page was used.
-    pub(crate) fn used(&mut self, life: Life, page: PageKey, tell: &mut impl FnMut(Event)) {
-        let Some(&at) = self.pages.get(&(life, page.index)) else { return self.enter(life, page, tell) };
+    pub(crate) fn used(&mut self, life: Life, page: PageKey, emit: &mut impl FnMut(Event)) {
+        let Some(&at) = self.pages.get(&(life, page.index)) else { return self.enter(life, page, emit) };
         let slot = &mut self.slots[at as usize];
         if !slot.referenced {
             slot.referenced = true;
@@ -84,12 +84,12 @@ impl Recency {
             self.unlink(at);
             self.slots[at as usize].active = true;
             self.push(at);
-            tell(Event::Activate { page });
+            emit(Event::Activate { page });
         }
     }
 
     /// Moves up to `pages` pages, the least recently used first, from the active list to the inactive one.
-    pub(crate) fn deactivate(&mut self, pages: usize, tell: &mut impl FnMut(Event)) {
+    pub(crate) fn deactivate(&mut self, pages: usize, emit: &mut impl FnMut(Event)) {
         for _ in 0..pages {
             let at = self.lists[1].last;
             if at == NONE {
@@ -100,7 +100,7 @@ impl Recency {
             (slot.active, slot.referenced) = (false, false);
             let page = slot.page;
             self.push(at);
-            tell(Event::Deactivate { page });
+            emit(Event::Deactivate { page });
         }
     }
 
@@ -109,10 +109,10 @@ impl Recency {
         self.slots.capacity() * size_of::<Slot>() + self.pages.capacity() * size_of::<((Life, PageIndex), u32)>()
     }
 
-    fn enter(&mut self, life: Life, page: PageKey, tell: &mut impl FnMut(Event)) {
+    fn enter(&mut self, life: Life, page: PageKey, emit: &mut impl FnMut(Event)) {
         if self.pages.len() >= self.most {
             let more = self.lists[1].len.saturating_sub(self.lists[0].len);
-            self.deactivate(more.min(CLUSTER), tell);
+            self.deactivate(more.min(CLUSTER), emit);
             self.drop_last();
         }
         let slot = Slot { life, page, before: NONE, after: NONE, referenced: true, active: false };

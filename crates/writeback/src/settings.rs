@@ -63,7 +63,7 @@ impl Settings {
     }
 }
 
-/// Of the known policies, an error here names those that need not know the future.
+/// Limits the known policies that an error names to those that need not know the future.
 fn live(error: WriteBackError) -> WriteBackError {
     let WriteBackError::UnknownPolicy { name, .. } = &error else { return error };
     let live = policies().iter().filter(|info| !info.offline).map(|info| info.name);

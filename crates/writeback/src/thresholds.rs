@@ -56,19 +56,19 @@ fn allowance(kernel: Option<KernelDirty>, ours: Pages, flushers: u64, millionths
 #[derive(Debug)]
 pub(crate) struct Share {
     disk: DiskShare,
-    told: AtomicU64,
+    reported: AtomicU64,
 }
 
 impl Share {
-    /// Of a flusher of this disk.
+    /// The share of a flusher of this disk.
     pub(crate) fn new(disk: DiskShare) -> Share {
         FLUSHERS.fetch_add(1, Ordering::Relaxed);
-        Share { disk, told: AtomicU64::new(0) }
+        Share { disk, reported: AtomicU64::new(0) }
     }
 
     /// Publishes the number of dirty pages of this flusher.
     pub(crate) fn publish(&self, dirty: Pages) {
-        let before = self.told.swap(dirty.0, Ordering::Relaxed);
+        let before = self.reported.swap(dirty.0, Ordering::Relaxed);
         DIRTY.fetch_add(dirty.0.wrapping_sub(before), Ordering::Relaxed);
     }
 

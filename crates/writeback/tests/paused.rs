@@ -30,23 +30,23 @@ fn ticks(name: &str) -> u64 {
 fn one_that_pauses_above_its_threshold_sleeps_and_notes_what_others_wrote_beside_a_busy_page() {
     let dir = tempfile::tempdir().expect("a directory");
     let (flusher, file) = paused(&dir);
-    let told = |first, pages| {
+    let reported = |first, pages| {
         let range = PageRange { first: PageIndex(first), pages: Pages(pages) };
         flusher.wrote(FileId(1), FileRef::Open(file.as_fd()), range);
     };
     // The kernel has nothing of it dirty: all is written, so to speak. More pieces than are compared at once, and at
     // the end so much that the kernel has less dirty, whatever else this machine does.
     for piece in 1..10_000 {
-        told(2 * piece, 1);
+        reported(2 * piece, 1);
     }
-    told(1 << 20, 1 << 20);
+    reported(1 << 20, 1 << 20);
     let (before, begun) = (ticks("wb-flush"), Instant::now());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             // Never at rest, as a database's file.
             while !stop.load(Ordering::Relaxed) {
-                told(0, 1);
+                reported(0, 1);
                 std::thread::sleep(Duration::from_micros(100));
             }
         });

@@ -47,7 +47,7 @@ pub(super) struct DiskWorker {
     /// Requests that the device has no room for, in their order.
     waiting: VecDeque<PendingRequest>,
     under_way: FxHashMap<RequestId, (Nanos, SyncSender<()>)>,
-    wishes: Vec<PendingWait>,
+    waits: Vec<PendingWait>,
     next: u64,
     served: u64,
     waited: Nanos,
@@ -60,7 +60,7 @@ impl DiskWorker {
             device,
             waiting: VecDeque::new(),
             under_way: FxHashMap::default(),
-            wishes: Vec::new(),
+            waits: Vec::new(),
             next: 0,
             served: 0,
             waited: Nanos(0),
@@ -104,12 +104,12 @@ impl DiskWorker {
             WorkerMessage::Standby { at, answer } => {
                 self.advance(at);
                 self.device.standby(at);
-                self.wishes.push(PendingWait { asleep: true, answer });
+                self.waits.push(PendingWait { asleep: true, answer });
             }
             WorkerMessage::Wake { at, answer } => {
                 self.advance(at);
                 self.device.wake(at);
-                self.wishes.push(PendingWait { asleep: false, answer });
+                self.waits.push(PendingWait { asleep: false, answer });
             }
             WorkerMessage::Meter { at, answer } => {
                 self.advance(at);
@@ -138,10 +138,10 @@ impl DiskWorker {
         }
         self.admit(at);
         let device = &self.device;
-        self.wishes.retain(|wish| {
-            let granted = if wish.asleep { !device.is_going_to_sleep() } else { is_spinning(device.state()) };
+        self.waits.retain(|wait| {
+            let granted = if wait.asleep { !device.is_going_to_sleep() } else { is_spinning(device.state()) };
             if granted {
-                reply(&wish.answer, ());
+                reply(&wait.answer, ());
             }
             !granted
         });

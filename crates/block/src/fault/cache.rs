@@ -125,22 +125,22 @@ impl VolatileWrites {
         Ok(())
     }
 
-    /// The power is cut: leaves on the medium what is to land, and forgets everything. Blocks of `grain` sectors stay
-    /// whole.
+    /// The power is cut: leaves on the medium what is to land, and forgets everything. Blocks of `block_sectors`
+    /// sectors stay whole.
     pub(super) fn lose(
         &mut self,
         medium: &impl BlockDevice,
         unflushed: Unflushed,
-        grain: u64,
+        block_sectors: u64,
         random: &mut SplitMix64,
     ) -> Result<(), BlockError> {
         match unflushed {
             Unflushed::Kept => return self.write_back(medium),
             Unflushed::Dropped => {}
             Unflushed::Torn => {
-                let landed = self.torn(grain, random);
+                let landed = self.torn(block_sectors, random);
                 let left = self.versions.iter().filter_map(|(sector, versions)| {
-                    let seen = |version: &&SectorVersion| landed.contains(&(version.write, sector / grain));
+                    let seen = |version: &&SectorVersion| landed.contains(&(version.write, sector / block_sectors));
                     Some((*sector, versions.iter().rev().find(seen)?))
                 });
                 write_all(medium, left)?;
@@ -151,11 +151,11 @@ impl VolatileWrites {
     }
 
     /// The blocks of each write that land.
-    fn torn(&self, grain: u64, random: &mut SplitMix64) -> BTreeSet<(u64, u64)> {
+    fn torn(&self, block_sectors: u64, random: &mut SplitMix64) -> BTreeSet<(u64, u64)> {
         let blocks: BTreeSet<(u64, u64)> = self
             .versions
             .iter()
-            .flat_map(|(sector, versions)| versions.iter().map(move |version| (version.write, sector / grain)))
+            .flat_map(|(sector, versions)| versions.iter().map(move |version| (version.write, sector / block_sectors)))
             .collect();
         let mut landed = BTreeSet::new();
         let mut fate = (0, 0);
@@ -166,7 +166,7 @@ impl VolatileWrites {
             let lands = match fate.1 {
                 0 => false,
                 1 => true,
-                _ => random.coin(),
+                _ => random.random_bool(),
             };
             if lands {
                 landed.insert(block);

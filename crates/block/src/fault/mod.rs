@@ -48,7 +48,7 @@ struct FaultState {
     /// For each rule, how many calls it was for.
     seen: Vec<u64>,
     /// Sectors that were written again after a latent error.
-    healed: BTreeSet<u64>,
+    rewritten: BTreeSet<u64>,
     released: bool,
     poisoned: Option<Arc<str>>,
     random: SplitMix64,
@@ -76,7 +76,7 @@ pub struct Faulty<D> {
     name: Arc<str>,
     plan: Plan,
     state: Mutex<FaultState>,
-    let_go: Condvar,
+    released_event: Condvar,
     /// Never taken while the state is held.
     power: Mutex<PowerState>,
 }
@@ -87,7 +87,7 @@ impl<D: BlockDevice> Faulty<D> {
         let state = FaultState {
             counts: Counts { fired: vec![0; plan.rules.len()], ..Counts::default() },
             seen: vec![0; plan.rules.len()],
-            healed: BTreeSet::new(),
+            rewritten: BTreeSet::new(),
             released: false,
             poisoned: None,
             random: SplitMix64::stream(plan.seed, 0),
@@ -97,7 +97,7 @@ impl<D: BlockDevice> Faulty<D> {
             name: Arc::from("faulty disk"),
             plan,
             state: Mutex::new(state),
-            let_go: Condvar::new(),
+            released_event: Condvar::new(),
             power: Mutex::default(),
         }
     }
@@ -120,7 +120,7 @@ impl<D: BlockDevice> Faulty<D> {
     /// Releases all calls that hang. No later call hangs.
     pub fn release(&self) {
         self.state.lock().released = true;
-        self.let_go.notify_all();
+        self.released_event.notify_all();
     }
 
     /// Cuts the power now. An error is one of the device behind.
@@ -134,7 +134,7 @@ impl<D: BlockDevice> Faulty<D> {
             return Ok(());
         }
         let mut random = self.next_random();
-        let result = power.cache.lose(&self.inner, unflushed, self.grain(), &mut random);
+        let result = power.cache.lose(&self.inner, unflushed, self.block_sectors(), &mut random);
         self.release();
         result
     }
@@ -146,7 +146,7 @@ impl<D: BlockDevice> Faulty<D> {
     }
 
     /// Sectors of a logical block.
-    fn grain(&self) -> u64 {
+    fn block_sectors(&self) -> u64 {
         (u64::from(self.inner.geometry().logical_block) / SECTOR_BYTES).max(1)
     }
 
@@ -177,7 +177,7 @@ impl<D: BlockDevice> Faulty<D> {
         let verdict = state.match_rules(&self.plan, call, range);
         if verdict.hang && !state.released {
             state.counts.hanging += 1;
-            self.let_go.wait_while(&mut state, |state| !state.released);
+            self.released_event.wait_while(&mut state, |state| !state.released);
             state.counts.hanging -= 1;
         }
         drop(state);
@@ -249,18 +249,18 @@ impl<D: BlockDevice> Faulty<D> {
         body: Body<'_>,
         durability: Durability,
     ) -> Result<(), BlockError> {
-        let grain = self.grain();
+        let block_sectors = self.block_sectors();
         let part = |from: u64, to: u64| {
-            let at = |block: u64| Lba(range.start.0 + (block * grain).min(range.sectors));
+            let at = |block: u64| Lba(range.start.0 + (block * block_sectors).min(range.sectors));
             SectorRange::between(at(from), at(to))
         };
         let parts: Vec<SectorRange> = match landed {
             TornWrite::Nothing => Vec::new(),
-            TornWrite::First(sectors) => vec![part(0, sectors / grain)],
+            TornWrite::First(sectors) => vec![part(0, sectors / block_sectors)],
             TornWrite::Some => {
                 let mut random = self.next_random();
-                (0..range.sectors.div_ceil(grain))
-                    .filter(|_| random.coin())
+                (0..range.sectors.div_ceil(block_sectors))
+                    .filter(|_| random.random_bool())
                     .map(|block| part(block, block + 1))
                     .collect()
             }
@@ -283,7 +283,7 @@ impl<D: BlockDevice> Faulty<D> {
             drop(power);
             body.write_to(&self.inner, range, durability)?;
         }
-        self.state.lock().heal(&self.plan, range);
+        self.state.lock().mark_rewritten(&self.plan, range);
         Ok(())
     }
 
@@ -347,8 +347,9 @@ impl FaultState {
                 Occurrence::From(n) => *seen >= n,
                 Occurrence::OneIn(calls) => self.random.below(calls) == 0,
             };
-            let healed = rule.fault == InjectedFault::Read(ReadFault::Latent) && is_healed(&self.healed, rule, range);
-            if !due || healed || (verdict.fault.is_some() && !rule.continues()) {
+            let rewritten =
+                rule.fault == InjectedFault::Read(ReadFault::Latent) && is_rewritten(&self.rewritten, rule, range);
+            if !due || rewritten || (verdict.fault.is_some() && !rule.continues()) {
                 continue;
             }
             *fired += 1;
@@ -362,19 +363,19 @@ impl FaultState {
     }
 
     /// Sectors with a latent error are good again once they have been written.
-    fn heal(&mut self, plan: &Plan, range: SectorRange) {
+    fn mark_rewritten(&mut self, plan: &Plan, range: SectorRange) {
         for rule in plan.rules.iter().filter(|rule| rule.fault == InjectedFault::Read(ReadFault::Latent)) {
             let struck = range.intersection(rule.within.unwrap_or(range));
-            self.healed.extend(struck.start.0..struck.end().0);
+            self.rewritten.extend(struck.start.0..struck.end().0);
         }
     }
 }
 
 /// Whether all sectors that a read wants of those that a rule is for have been written again.
-fn is_healed(healed: &BTreeSet<u64>, rule: &Rule, range: Option<SectorRange>) -> bool {
+fn is_rewritten(rewritten: &BTreeSet<u64>, rule: &Rule, range: Option<SectorRange>) -> bool {
     range.is_some_and(|range| {
         let struck = range.intersection(rule.within.unwrap_or(range));
-        healed.range(struck.start.0..struck.end().0).count() as u64 == struck.sectors
+        rewritten.range(struck.start.0..struck.end().0).count() as u64 == struck.sectors
     })
 }
 

@@ -185,7 +185,7 @@ fn a_write_through_is_on_the_medium_and_stays_above_what_the_cache_held() {
 }
 
 #[test]
-fn a_power_cut_loses_what_was_not_flushed_as_told() {
+fn a_power_cut_loses_what_was_not_flushed_as_planned() {
     let left = |unflushed, seed| {
         let disk = disk(Plan::new(seed).volatile());
         write(&disk, 0, "aaa").expect("there is power");
@@ -245,7 +245,7 @@ fn a_real_flush_brings_to_the_medium_what_a_lost_one_left() {
 }
 
 #[test]
-fn after_a_flush_failed_writes_are_refused_and_reads_go_on() {
+fn after_a_flush_failed_writes_are_refused_and_reads_continue() {
     let disk = disk(Plan::new(1).volatile().rule(Rule::on(Operation::Flush, CallFault::Error(Errno::IO)).nth(1)));
     write(&disk, 0, "a").expect("there is power");
     assert_eq!(errno(disk.flush()), Some(Errno::IO));
@@ -302,14 +302,14 @@ fn until_hanging(disk: &Faulty<Memory>, calls: u64) {
 }
 
 #[test]
-fn a_call_hangs_until_it_is_released_and_others_go_on() {
+fn a_call_hangs_until_it_is_released_and_others_continue() {
     let disk = disk(Plan::new(1).rule(Rule::on(Operation::Read, CallFault::Hang)));
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&disk, 0, 1));
         until_hanging(&disk, 1);
-        write(&disk, 0, "a").expect("writes go on");
+        write(&disk, 0, "a").expect("writes continue");
         disk.release();
-        assert_eq!(reader.join().expect("no panic").expect("it goes on"), "a");
+        assert_eq!(reader.join().expect("no panic").expect("it continues"), "a");
     });
     read(&disk, 0, 1).expect("nothing hangs any more");
 }

@@ -11,7 +11,7 @@ use rustix::fs::{major, minor};
 pub struct Holder {
     /// Its number.
     pub pid: u32,
-    /// Its name, as the kernel has it.
+    /// Its name, as the kernel reports it.
     pub name: String,
 }
 

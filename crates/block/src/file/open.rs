@@ -190,10 +190,10 @@ impl FileShape {
 /// What direct I/O wants: from the file system where it says so (Linux 6.1), else by trying one sector.
 fn direct_alignment(file: &File, logical: u32) -> io::Result<Alignment> {
     let wanted = StatxFlags::from_bits_retain(STATX_DIOALIGN);
-    let told = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
-    if told.stx_mask & STATX_DIOALIGN != 0 && told.stx_dio_offset_align != 0 {
-        let memory = (told.stx_dio_mem_align.max(1) as usize).min(ALIGNMENT);
-        return Ok(Alignment { memory, block: told.stx_dio_offset_align.max(logical) as usize });
+    let reported = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)?;
+    if reported.stx_mask & STATX_DIOALIGN != 0 && reported.stx_dio_offset_align != 0 {
+        let memory = (reported.stx_dio_mem_align.max(1) as usize).min(ALIGNMENT);
+        return Ok(Alignment { memory, block: reported.stx_dio_offset_align.max(logical) as usize });
     }
     let mut sector = AlignedBuffer::new(SECTOR_BYTES as usize);
     let block = match rustix::io::pread(file, sector.as_mut_slice(), SECTOR_BYTES) {

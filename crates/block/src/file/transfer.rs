@@ -1,4 +1,5 @@
-//! Whole transfers: short ones go on, interrupted ones start again, and memory that direct I/O does not take is copied.
+//! Whole transfers: short ones continue, interrupted ones start again, and memory that direct I/O does not take is
+//! copied.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -157,7 +158,7 @@ impl Transfer {
         Ok(put)
     }
 
-    /// How much of a short transfer counts: direct I/O goes on at a whole block only.
+    /// How much of a short transfer counts: direct I/O continues at a whole block only.
     fn whole(&self, done: usize, of: usize) -> usize {
         if done == of { done } else { done - done % self.alignment.block }
     }

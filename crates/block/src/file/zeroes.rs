@@ -57,7 +57,7 @@ impl FileDevice {
         }
         let unmap = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let keep = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-        let told = match (self.kind, zeroes) {
+        let reported = match (self.kind, zeroes) {
             (Kind::Regular, Zeroes::Unmap) => self.allocate(unmap, range).or_else(|_| self.allocate(keep, range)),
             (Kind::Regular, Zeroes::Keep) => self.allocate(keep, range),
             // A device's punched hole is zeroed by the device or refused; what is kept may be written out by the
@@ -65,12 +65,12 @@ impl FileDevice {
             (Kind::Block, Zeroes::Unmap) => self.allocate(unmap, range),
             (Kind::Block, Zeroes::Keep) => Err(Errno::OPNOTSUPP),
         };
-        match (told, fallback) {
+        match (reported, fallback) {
             (Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV), Fallback::Refuse) => {
                 Err(io::ErrorKind::Unsupported.into())
             }
             (Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV), Fallback::WriteThem) => self.write_them(range),
-            (told, _) => Ok(told?),
+            (reported, _) => Ok(reported?),
         }
     }
 

@@ -29,11 +29,11 @@ pub struct PairReport {
     pub log_size: ByteSize,
     /// Bytes of the disk whose newest data is only in the log, and whole.
     pub cached: ByteSize,
-    /// Of them, zeroes, which take no room in the log.
+    /// The zeroes among them, which take no room in the log.
     pub cached_zeroes: ByteSize,
     /// Bytes ever written to the flash.
     pub flash_written: ByteSize,
-    /// Whether a record was being written when it ended; nobody was told that it was durable.
+    /// Whether a record was being written when it ended; no flush reported it as durable.
     pub torn: bool,
     /// The damage; `None` when all is well.
     pub damage: Option<String>,

@@ -330,7 +330,7 @@ impl HybridShared {
             return;
         }
         let size = ByteSize(sectors * SECTOR_BYTES);
-        let delay = self.options.hold_back(state.log.fill(), state.until_freed, size, state.drain_rate);
+        let delay = self.options.write_delay(state.log.fill(), state.until_freed, size, state.drain_rate);
         if delay > Nanos(0) {
             let delay = Duration::from_nanos(delay.0);
             held.count_throttled(state, delay);

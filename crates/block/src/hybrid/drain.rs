@@ -295,11 +295,11 @@ impl HybridShared {
         let rest = self.options.rest(nanos(took), since_access, state.log.fill());
         state.drain_rate.observe(ByteSize(sectors * SECTOR_BYTES), nanos(took) + rest);
         // A close need not wait for it.
-        self.keeper_rest(&mut state, Duration::from_nanos(rest.0));
+        self.pause_keeper(&mut state, Duration::from_nanos(rest.0));
         Ok(())
     }
 
-    fn keeper_rest(&self, state: &mut MutexGuard<'_, HybridState>, rest: Duration) {
+    fn pause_keeper(&self, state: &mut MutexGuard<'_, HybridState>, rest: Duration) {
         let until = Instant::now() + rest;
         while !state.closing && !state.stop_drain && !self.keeper.wait_until(state, until).timed_out() {}
     }
@@ -332,7 +332,7 @@ impl HybridShared {
 }
 
 impl UnreadableBlocks {
-    /// Counts one. An error if there are too many to go on.
+    /// Counts one. An error if there are too many to continue.
     fn note(&mut self, error: HybridError) -> Result<(), HybridError> {
         let first = self.first.get_or_insert(error);
         self.count += 1;

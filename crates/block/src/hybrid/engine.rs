@@ -169,7 +169,7 @@ impl Hybrid {
             epoch: labels.tag.epoch.next(),
             durable,
             // A log that ends before what was durable is refused.
-            untold: durable.0.saturating_sub(old.last_reported().0),
+            unreported: durable.0.saturating_sub(old.last_reported().0),
             written: old.written.saturating_add(found.uncounted).saturating_add(labels_written),
             lost: found.lost,
             ..old
@@ -295,7 +295,7 @@ impl Hybrid {
         Ok(superblock.lost)
     }
 
-    /// Ends it for good: all that the log has goes to the disk, which is a plain disk from then on.
+    /// Ends the pair: writes all data of the log to the disk, which is a plain disk afterwards.
     pub fn dissolve(mut self) -> Result<(), HybridError> {
         let superblock = self.empty()?;
         pair::part(&self.shared.disk, &self.shared.flash, &superblock)
@@ -330,7 +330,7 @@ impl Hybrid {
         &self.perhaps_lost
     }
 
-    /// What it did, and how it stands.
+    /// Its counters and its state.
     pub fn stats(&self) -> HybridStats {
         let state = self.shared.state.lock();
         let bytes = |sectors: u64| ByteSize(sectors * SECTOR_BYTES);

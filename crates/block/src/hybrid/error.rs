@@ -61,7 +61,7 @@ pub enum HybridError {
     NoSuperblock {
         /// The flash.
         flash: String,
-        /// What is wrong with the first copy.
+        /// The error in the first copy.
         first: Damage,
         /// And with the second.
         second: Damage,
@@ -81,7 +81,7 @@ pub enum HybridError {
     NoTag {
         /// The disk.
         disk: String,
-        /// What is wrong with the first copy.
+        /// The error in the first copy.
         first: Damage,
         /// And with the second.
         second: Damage,
@@ -97,13 +97,12 @@ pub enum HybridError {
         flash: String,
         /// Its flash.
         wanted: Uuid,
-        /// What is wrong with the first copy of the superblock.
+        /// The error in the first copy of the superblock.
         damage: Damage,
     },
     /// The disk has no tag, and the flash has the log of a disk of its size.
     #[error(
-        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}: give that disk. If it \
-        is {disk}, you can go on without the data that only the flash has"
+        "{disk} has no label of a hybrid disk, and {flash} has the log of the disk {wanted}: give that disk. If it is {disk}, you can give up the data on the flash"
     )]
     TagGone {
         /// The disk.
@@ -127,7 +126,7 @@ pub enum HybridError {
     },
     /// The disk has become smaller, and has lost its tag.
     #[error(
-        "{disk} had {} when it was joined with its flash. It shrank to {} and lost the label at its end; give it its old size again", was.told_apart(*is)[0], was.told_apart(*is)[1]
+        "{disk} had {} when it was joined with its flash, shrank to {} and lost the label at its end; give it its old size again", was.told_apart(*is)[0], was.told_apart(*is)[1]
     )]
     DiskCut {
         /// The disk.
@@ -212,7 +211,7 @@ pub enum HybridError {
     },
     /// It cannot be known whether the disk was written to.
     #[error(
-        "the beginning of {disk} cannot be read ({source}), so nothing shows whether it was written to without {flash}: copy the disk (`ddrescue`), and use the copy"
+        "the beginning of {disk} cannot be read ({source}), and it may have been written to without {flash}: copy the disk (`ddrescue`), and use the copy"
     )]
     HeadUnreadable {
         /// The disk.
@@ -242,7 +241,7 @@ pub enum HybridError {
         sequence: RecordNo,
         /// Where it should be.
         at: LogSector,
-        /// What is wrong.
+        /// The cause.
         fault: Fault,
         /// What it held, as far as that is known.
         range: Option<SectorRange>,
@@ -257,7 +256,7 @@ pub enum HybridError {
     },
     /// What is only in a damaged part of the log.
     #[error(
-        "the newest data of {range} was in a damaged part of the log of {flash}, and is lost; write it again, or restore it from a backup"
+        "the newest data of {range} is lost in a damaged part of the log of {flash}; write it again, or restore it from a backup"
     )]
     Lost {
         /// The flash.
@@ -295,7 +294,7 @@ pub enum HybridError {
     },
     /// The log cannot be read to its end.
     #[error(
-        "the log of {flash} cannot be read ({source}), and flushed data may be there: try again, or go on without what cannot be read"
+        "the log of {flash} cannot be read ({source}), and flushed data may be there: try again, or continue without what cannot be read"
     )]
     LogUnreadable {
         /// The flash.
@@ -323,7 +322,7 @@ pub enum HybridError {
     Closed,
 }
 
-/// What is wrong with a half that has no label, or a damaged one.
+/// An error in a half that has no label, or a damaged one.
 fn without_label(device: &str, half: &str, first: Damage, second: Damage) -> String {
     let other = other_copy(first, second);
     if Damage::is_of_label(first, second) {
@@ -333,7 +332,7 @@ fn without_label(device: &str, half: &str, first: Damage, second: Damage) -> Str
     }
 }
 
-/// What is wrong with the second copy of a label, if that is something else.
+/// The error in the second copy of a label, if that is something else.
 fn other_copy(first: Damage, second: Damage) -> String {
     if first == second { String::new() } else { format!("; its copy: {second}") }
 }

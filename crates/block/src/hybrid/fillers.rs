@@ -1,4 +1,4 @@
-//! Fillers: headers that take the places of damaged records, so that the log goes on behind them.
+//! Fillers: headers that take the places of damaged records, so that the log continues behind them.
 //!
 //! The header of a damaged record may be whole, and then holds what a flush had promised. A filler is written over it.
 //! If a power cut tore this write of 4 KiB, the promise and the whole parts of the record would be lost. So fillers are

@@ -149,7 +149,7 @@ fn superblock_by_records(disk: &PairHalf, flash: &PairHalf, tag: Option<&DiskTag
         tail_epoch: epoch,
         tag: TagState::Unknown,
         lost: Vec::new(),
-        untold: 0,
+        unreported: 0,
     })
 }
 

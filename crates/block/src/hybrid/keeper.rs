@@ -99,7 +99,7 @@ impl HybridShared {
 }
 
 impl HybridState {
-    /// Whether nobody wants anything of the disk.
+    /// Whether no request waits for the disk.
     fn is_idle(&self) -> bool {
         self.direct_reads == 0 && self.direct_writes.is_empty()
     }

@@ -5,7 +5,7 @@
 //! heaps, the highest mark first. Questions go forward through the log, so a header that does not count for one
 //! question counts for no later one.
 //!
-//! Cost: O(n log n) for all questions on a log of n blocks, whatever its contents.
+//! Cost: O(n log n) for all questions on a log of n blocks, regardless of its contents.
 
 use std::collections::BinaryHeap;
 

@@ -23,7 +23,7 @@ pub(super) struct LogMarks {
     records: u64,
     last_records: u64,
     /// How many there will be before the next flush, if the last two came in a rhythm.
-    rhythm: Option<u64>,
+    expected_records: Option<u64>,
     /// Whether a flush follows the record that is being put together.
     pub(super) flush_follows: bool,
     /// When a mark is due.
@@ -42,7 +42,7 @@ impl LogMarks {
             addresses,
             records: 0,
             last_records: 1,
-            rhythm: Some(1),
+            expected_records: Some(1),
             flush_follows: false,
             note_at: None,
         }
@@ -50,13 +50,13 @@ impl LogMarks {
 
     /// Whether a flush can be expected behind the next record with data.
     pub(super) fn expects_flush(&self) -> bool {
-        self.rhythm == Some(self.records + 1)
+        self.expected_records == Some(self.records + 1)
     }
 
     /// A flush begins.
     pub(super) fn flush_begins(&mut self) {
         let records = std::mem::take(&mut self.records);
-        self.rhythm = (records == self.last_records).then_some(records);
+        self.expected_records = (records == self.last_records).then_some(records);
         self.last_records = records;
     }
 

@@ -4,7 +4,7 @@
 //! list: because of the record, or because of a superblock that says that the record is durable. The list has room for
 //! [`MOST_LOST`] ranges; a write that would need more fails.
 //!
-//! A drain that finds a damaged block in the log adds its sectors to the list, and goes on. The superblock that moves
+//! A drain that finds a damaged block in the log adds its sectors to the list, and continues. The superblock that moves
 //! the tail past the block lists them.
 
 use std::collections::VecDeque;

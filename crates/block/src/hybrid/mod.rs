@@ -28,8 +28,8 @@
 //!    overwritten: earlier, a crash would bring the old data back over the new.
 //!
 //! Where the flash returns something else than what was written, those sectors are lost (`lost_sectors`). The drain
-//! goes on without them, and the superblock of step 5 lists them. Where the flash fails to read, all other data goes to
-//! the disk, but the log keeps everything: steps 3 to 7 are skipped, and the drain fails.
+//! continues without them, and the superblock of step 5 lists them. Where the flash fails to read, all other data goes
+//! to the disk, but the log keeps everything: steps 3 to 7 are skipped, and the drain fails.
 //!
 //! Putting the disk to sleep (`motor`):
 //! 1. New calls no longer go to the disk.
@@ -39,9 +39,9 @@
 //!    from the superblock.
 //! 5. The disk goes to standby.
 //!
-//! After a failed flush, or when the log cannot be written, the disk refuses writes. Reads go on as far as possible,
+//! After a failed flush, or when the log cannot be written, the disk refuses writes. Reads continue as far as possible,
 //! and [`Hybrid::at_risk`] names the sectors that are only in the log. A log that is damaged when it is opened is
-//! refused; [`DamagedPair`] gives the whole parts, or goes on without the rest.
+//! refused; [`DamagedPair`] gives the whole parts, or continues without the rest.
 //!
 //! Source: Bisson and Brandt (see [`umbrella_policy::flash_cache`]). All that concerns crashes is ours; the paper does
 //! not treat them.

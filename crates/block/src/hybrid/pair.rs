@@ -393,7 +393,7 @@ pub fn create(disk: &PairHalf, flash: &PairHalf) -> Result<Created, HybridError>
         tail_epoch: Epoch(1),
         tag: TagState::Due,
         lost: Vec::new(),
-        untold: 0,
+        unreported: 0,
     };
     // Between the two copies, the later generation of an older pair must not win.
     wipe(&*flash.device, Lba(0))?;
@@ -415,7 +415,7 @@ pub(super) fn begin_epoch(
     let due = FlashSuperblock { tag: TagState::Due, ..next };
     write_superblock(&*flash.device, &due)?;
     write_tag(&*disk.device, &DiskTag::of(&due))?;
-    let written = FlashSuperblock { tag: TagState::Written, untold: 0, generation: due.generation + 1, ..due };
+    let written = FlashSuperblock { tag: TagState::Written, unreported: 0, generation: due.generation + 1, ..due };
     write_superblock(&*flash.device, &written)?;
     Ok(written)
 }

@@ -11,14 +11,14 @@
 //! The first record that does not count ends the log. Usually it was being written when power was lost, and nobody was
 //! told that it was durable. But if the superblock, or a record behind it, says that it had been durable (the certain
 //! mark), it was damaged later, and its contents are lost. An opening refuses that ([`recover`]); [`super::survey`]
-//! goes on behind it.
+//! continues behind it.
 //!
 //! Between these two cases is a record that a flush had promised (the promised mark), when it is unknown whether that
 //! flush was answered. Its contents are perhaps lost: that is reported, a filler is written in its place, and the log
-//! goes on behind it.
+//! continues behind it.
 //!
 //! Of two consecutive records the second says what the first held. For the last record only the remains of its own
-//! header are left to go by. Only marks of the last opening count here: nobody was promised what an earlier one left
+//! header are left to go by. Only marks of the last opening count here: no flush had promised what an earlier one left
 //! behind the end of the log. If the opening is cut off before the loss is reported, the next one finds the fillers and
 //! reports it ([`super::fillers`]).
 //!
@@ -64,7 +64,7 @@ pub(super) enum LostDurability {
     Open,
 }
 
-/// Damaged records that were durable, or perhaps reported as durable. The log goes on behind them.
+/// Damaged records that were durable, or perhaps reported as durable. The log continues behind them.
 pub(super) struct Gap {
     /// Where the first of them should be.
     pub(super) at: LogSector,
@@ -79,7 +79,7 @@ pub(super) struct Gap {
     pub(super) sums: Vec<LogChecksum>,
     /// What they held.
     pub(super) losses: Losses,
-    /// Where the log goes on.
+    /// Where the log continues.
     behind: Option<Expected>,
 }
 
@@ -124,7 +124,7 @@ pub(super) fn scan_log(
                 next = Expected::behind(&header);
                 if !walk.certain {
                     each(LogStep::Doubtful(&header))?;
-                } else if let Some(gap) = walk.untold_gap(&header)? {
+                } else if let Some(gap) = walk.unreported_gap(&header)? {
                     each(LogStep::Gap(&gap))?;
                     next = gap.behind.unwrap_or(next);
                 } else {
@@ -155,7 +155,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The gap that the missing record leaves; `None` if nobody was promised that record.
+    /// The gap that the missing record leaves; `None` if no flush had promised that record.
     fn gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Option<Gap>, HybridError> {
         let unreadable = self.scanner.is_unreadable(expected.at, unfit);
         let fault = if unreadable { Fault::Unreadable } else { unfit.fault };
@@ -182,7 +182,7 @@ impl Walk<'_> {
         Ok(Gap { fillers: None, losses, behind: None, ..gap_at(expected, LostDurability::Kept) })
     }
 
-    /// If a flush had promised the record, and the log can go on behind it.
+    /// If a flush had promised the record, and the log can continue behind it.
     fn open_gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Option<Gap>, HybridError> {
         let last = self.scanner.superblock.epoch;
         let own = unfit.header.as_ref().filter(|header| header.epoch == last);
@@ -230,7 +230,7 @@ impl Walk<'_> {
     }
 
     /// The gap that a filler has closed, if the opening that wrote it was cut off before it reported the loss.
-    fn untold_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
+    fn unreported_gap(&mut self, filler: &Header) -> Result<Option<Gap>, HybridError> {
         if filler.sequence <= self.scanner.superblock.last_reported() || !filler.is_filler() {
             return Ok(None);
         }

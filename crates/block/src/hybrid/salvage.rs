@@ -1,10 +1,10 @@
-//! Rescues a pair whose log is damaged: read-only, with errors where the newest data is lost; or by going on without
+//! Rescues a pair whose log is damaged: read-only, with errors where the newest data is lost; or by continuing without
 //! that data.
 //!
 //! Opening writes nothing. Reads of lost sectors fail. All other sectors are read as from the whole pair, unless there
 //! are lost records with unknown contents ([`Losses::unknown_records`]).
 //!
-//! Taking such a pair apart (`detach`), so that the disk goes on without what is lost:
+//! Taking such a pair apart (`detach`), so that the disk continues without what is lost:
 //! 1. The superblock forgets how the disk begins: from now on it is written. A crash from here on repeats all of it,
 //!    which changes nothing.
 //! 2. Everything that is not lost is written to the disk, and flushed.
@@ -71,7 +71,7 @@ impl DamagedPair {
 
     /// Brings to the disk what is not lost; what is left is a plain disk. `tell` gets the bytes copied so far, and
     /// stops the copy by returning `false`. The pair is then unchanged.
-    pub fn detach(self, mut tell: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
+    pub fn detach(self, mut report: impl FnMut(ByteSize) -> bool) -> Result<(), HybridError> {
         restore_torn(&self.flash, &self.survey.superblock)?;
         let changing = FlashSuperblock {
             generation: self.survey.superblock.generation + 1,
@@ -90,7 +90,7 @@ impl DamagedPair {
                 }
                 at = range.end();
                 done = ByteSize(done.0 + range.bytes().0);
-                if !tell(done) {
+                if !report(done) {
                     return Err(HybridError::Stopped);
                 }
             }
@@ -109,14 +109,14 @@ impl DamagedPair {
 }
 
 impl DamagedPair {
-    /// Whether it can go on: it is known what is lost, and that fits into the superblock.
+    /// Whether it can continue: it is known what is lost, and that fits into the superblock.
     pub fn can_be_salvaged(&self) -> bool {
         let losses = self.losses();
         losses.unknown_records == 0 && losses.at_risk.len() <= MOST_LOST && self.survey.fillers.is_some()
     }
 
     /// Skips the damaged records for good; see the steps at the head of the module. The pair can be opened then, and
-    /// what is lost is an error until it is written again. An error if it cannot go on.
+    /// what is lost is an error until it is written again. An error if it cannot continue.
     pub fn salvage(self) -> Result<(), HybridError> {
         let Some(fillers) = self.survey.fillers.as_ref().filter(|_| self.can_be_salvaged()) else {
             return Err(HybridError::LossUnknown { flash: self.flash.name.clone() });
@@ -129,7 +129,7 @@ impl DamagedPair {
             durable: self.survey.end.next_sequence.before().max(last.durable),
             // Includes what is perhaps lost: all of it counts as reported then.
             lost: self.losses().at_risk,
-            untold: 0,
+            unreported: 0,
             ..last
         };
         write_superblock(&*self.flash.device, &superblock)?;

@@ -1,4 +1,4 @@
-//! What a hybrid disk did and how it stands.
+//! The counters and the state of a hybrid disk.
 
 use serde::Serialize;
 use umbrella_units::{ByteSize, Nanos};
@@ -17,7 +17,7 @@ pub enum Motion {
     Starting,
 }
 
-/// What a hybrid disk did since it was opened, and how it stands.
+/// The counters of a hybrid disk since it was opened, and its state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HybridStats {
     /// What the disk does.
@@ -28,7 +28,7 @@ pub struct HybridStats {
     pub log_size: ByteSize,
     /// Bytes of the disk whose newest data is only in the log.
     pub cached: ByteSize,
-    /// Of them, zeroes, which take no room in the log.
+    /// The zeroes among them, which take no room in the log.
     pub cached_zeroes: ByteSize,
     /// Bytes ever written to the flash.
     pub flash_written: ByteSize,
@@ -36,13 +36,13 @@ pub struct HybridStats {
     pub log_laps: f64,
     /// Calls that read.
     pub reads: u64,
-    /// Of them, those that needed nothing of the disk.
+    /// The reads among them that needed nothing of the disk.
     pub reads_from_log: u64,
-    /// Of them, those that had to wake the disk.
+    /// The reads among them that had to wake the disk.
     pub reads_that_woke: u64,
     /// Calls that wrote.
     pub writes: u64,
-    /// Of them, those that went to the log.
+    /// The writes among them that went to the log.
     pub writes_to_log: u64,
     /// Records written to the log.
     pub records: u64,

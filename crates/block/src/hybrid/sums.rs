@@ -106,14 +106,14 @@ pub(super) fn read_log(
         blocks.len() == sums.len() * BLOCK_BYTES
             && blocks.chunks(BLOCK_BYTES).zip(sums).all(|(block, &sum)| sum == sum_of(block))
     };
-    let told = |is_whole: bool| if is_whole { Ok(()) } else { Err(Unread::Damaged) };
+    let reported = |is_whole: bool| if is_whole { Ok(()) } else { Err(Unread::Damaged) };
     if sectors * SECTOR_BYTES == buffer.len() as u64 {
         flash.device.read(place, buffer).map_err(Unread::Failed)?;
-        return told(is_whole(buffer));
+        return reported(is_whole(buffer));
     }
     let mut blocks = vec![0; (sectors * SECTOR_BYTES) as usize];
     flash.device.read(Lba(place.0 - skipped), &mut blocks).map_err(Unread::Failed)?;
     let skipped = (skipped * SECTOR_BYTES) as usize;
     buffer.copy_from_slice(blocks.get(skipped..skipped + buffer.len()).ok_or(Unread::Damaged)?);
-    told(is_whole(&blocks))
+    reported(is_whole(&blocks))
 }

@@ -1,13 +1,13 @@
 //! The contents of the log of a pair, however damaged it is.
 //!
-//! The survey follows the records as an opening does ([`super::recover`]), and goes on behind a record that was durable
-//! and is damaged:
+//! The survey follows the records as an opening does ([`super::recover`]), and continues behind a record that was
+//! durable and is damaged:
 //! - If the header is whole, it tells what the record held. Writes with wrong data are lost, unless later ones replaced
 //!   them.
-//! - If it is not, the record behind it may tell what the damaged one held; else nobody knows. The next record is
+//! - If it is not, the record behind it may tell what the damaged one held; else that is unknown. The next record is
 //!   searched for. If it comes from the last opening, it and all records behind it count.
 //! - Otherwise the record found may be left over from before a crash, behind a record that was written in its place.
-//!   Its contents are lost as well, since nobody knows whether they are the newest.
+//!   Its contents are lost as well, since they may not be the newest.
 //!
 //! Sectors of flash that cannot be read count as damaged. Sectors in the superblock's list of earlier losses
 //! ([`super::lost_sectors`]) are lost until a later record replaces them.
@@ -37,7 +37,7 @@ pub(super) struct Survey {
     /// Parts of the log whose contents are not to be used, in order.
     lost: Vec<(LogSector, LogSector)>,
     unknown_records: u64,
-    /// The same for records that a flush had promised, and that perhaps nobody was told were durable.
+    /// The same for records that were to be durable with a flush whose answer may be missing.
     perhaps: Vec<(LogSector, LogSector)>,
     perhaps_unknown: u64,
     /// The fillers for damaged records, if they fit there.

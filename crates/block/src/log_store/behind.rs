@@ -3,7 +3,7 @@
 //!
 //! The log ends at the first chunk that is missing or not whole. There are three cases:
 //! - A mark says that this chunk had been flushed: flushed data is lost.
-//! - A flush had promised the chunk, and nobody knows whether that flush was answered: flushed data is perhaps lost.
+//! - A flush had promised the chunk, and whether that flush was answered is unknown: flushed data is perhaps lost.
 //! - Neither: the chunk was never reported as durable. That is how a power cut leaves the log.
 //!
 //! No later chunk repeats the very last one. For it only the remains of its own header are left to go by.
@@ -11,7 +11,7 @@
 //! The blocks of a chunk are named by its own header, and by that of the chunk after it. If both are damaged, nobody
 //! knows them.
 //!
-//! Damage may hide more than one chunk. So in each stream the search goes on for [`NEAR`] behind the last chunk found
+//! Damage may hide more than one chunk. So in each stream the search continues for [`NEAR`] behind the last chunk found
 //! in its segment, and in the neighbouring segments that hold nothing.
 //!
 //! Memory: at most 64 MiB, however much lies behind the end: numbers and places of chunks (32 MiB), and runs of lost
@@ -76,7 +76,7 @@ impl Replay<'_> {
         self.named.chunk_header(&self.core.superblock, place).filter(counts)
     }
 
-    /// The last chunk that a flush may have promised, if only a damaged header is left of it where a stream goes on.
+    /// The last chunk that a flush may have promised, if only a damaged header is left of it where a stream continues.
     fn promised_at_end(&self) -> Option<Sequence> {
         let (shape, first) = (self.core.layout.shape(), self.core.next_sequence);
         let heads: Vec<_> = self.core.layout.heads().filter_map(|head| head.open).collect();
@@ -105,16 +105,16 @@ impl Replay<'_> {
         let mut behind = ChunksBehind::default();
         loop {
             while let Some((segment, slot)) = places.pop() {
-                let (mut goes_on, mut next) = (None, Vec::new());
+                let (mut continues, mut next) = (None, Vec::new());
                 let slots = slot..shape.segment_blocks.min(slot.saturating_add(NEAR));
                 self.for_each_later(segment, slots, |place, header| {
-                    goes_on = Some((segment, shape.slot(place) + header.blocks()));
+                    continues = Some((segment, shape.slot(place) + header.blocks()));
                     next.extend(header.next.filter(|next| begun.insert(*next)).map(|segment| (segment, 0)));
                     behind.note(place, header);
                 });
-                places.extend(goes_on.into_iter().chain(next));
+                places.extend(continues.into_iter().chain(next));
             }
-            // The header that says where the log goes on may be damaged too.
+            // The header that says where the log continues may be damaged too.
             let Some(segment) = beside.pop_first() else { return behind };
             if !begun.contains(&segment) {
                 let mut found = false;
@@ -136,8 +136,8 @@ impl Replay<'_> {
         for_each_header((self.named, &self.core.superblock), segment, slots, counts, each);
     }
 
-    /// The segments beside these in which the log may go on. Where a chunk may fill its segment, its header alone says
-    /// where it does; such segments are small, and so are stores of them: it is all others.
+    /// The segments beside these in which the log may continue. Where a chunk may fill its segment, its header alone
+    /// says where it does; such segments are small, and so are stores of them: it is all others.
     fn beside(&self, begun: &BTreeSet<SegmentNo>) -> BTreeSet<SegmentNo> {
         let Shape { segments, segment_blocks } = self.core.layout.shape();
         let is_small = segment_blocks <= CHUNK_BLOCKS + 1;

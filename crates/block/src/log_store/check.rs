@@ -108,7 +108,7 @@ pub fn check(
         report,
         taken,
         live: vec![0; segments],
-        told_pages: BTreeSet::new(),
+        reported_pages: BTreeSet::new(),
         lost_pages: BTreeSet::new(),
         rebuilt: None,
         lost: Vec::new(),
@@ -164,7 +164,7 @@ struct Check<'a> {
     /// By segment, what was found.
     live: Vec<u32>,
     /// Damaged pages of the map that have been reported.
-    told_pages: BTreeSet<MapPage>,
+    reported_pages: BTreeSet<MapPage>,
     /// Pages of the map that cannot be used. The blocks that they name are not counted.
     lost_pages: BTreeSet<MapPage>,
     /// Pages of the map that turned out to be damaged, if one did.
@@ -218,7 +218,7 @@ impl Check<'_> {
         let number = shape.segment(place);
         let state = layout.table().get(number.0 as usize).map(|segment| segment.state);
         let is_written = match state {
-            Some(State::Full | State::Closing | State::Leaving) => true,
+            Some(State::Full | State::Closing | State::Retiring) => true,
             Some(State::Open) => layout
                 .heads()
                 .any(|head| head.open.is_some_and(|(open, slot)| open == number && shape.slot(place) < slot)),
@@ -286,7 +286,7 @@ impl Check<'_> {
 
     /// Reports a damaged page that has `doubtful` blocks in doubt.
     fn damaged_page(&mut self, page: MapPage, error: LogStoreError, doubtful: u64) {
-        self.told_pages.insert(page);
+        self.reported_pages.insert(page);
         if doubtful == 0 {
             self.found(Problem::RebuiltPage(page));
             return;
@@ -424,8 +424,9 @@ impl Check<'_> {
             let begin = slot.0 as usize * BLOCK_BYTES;
             if let Some(data) = window.get(begin..begin + BLOCK_BYTES) {
                 self.report.data_checked.0 += PAGE_BYTES;
-                let is_told = matches!(problem, Problem::DamagedPage(page, _) if self.told_pages.contains(&page));
-                if !is_told && entry.checksum() != Some(Checksum::of(data)) {
+                let is_reported =
+                    matches!(problem, Problem::DamagedPage(page, _) if self.reported_pages.contains(&page));
+                if !is_reported && entry.checksum() != Some(Checksum::of(data)) {
                     self.found(problem);
                 }
             }

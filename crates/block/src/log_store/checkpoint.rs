@@ -1,4 +1,4 @@
-//! Checkpoints: where the store stands, in one of two places in turn.
+//! Checkpoints: the state of the store, in one of two places in turn.
 //!
 //! 1. Under the lock: the changed pages of the map are put into the log, all chunks are completed, and the image is
 //!    taken. Chunks that are completed later say that they come after this checkpoint.
@@ -212,7 +212,7 @@ fn on_disk(segment: &Segment) -> SegmentEntry {
         TableState::Free => SegmentState::Free,
         TableState::Open => SegmentState::Open,
         TableState::Next => SegmentState::Next,
-        TableState::Closing | TableState::Full | TableState::Leaving => SegmentState::Full,
+        TableState::Closing | TableState::Full | TableState::Retiring => SegmentState::Full,
         TableState::Cleaned => SegmentState::Cleaned,
         TableState::System => SegmentState::System,
     };

@@ -22,7 +22,7 @@ const STEPS: usize = 64;
 pub(super) struct Tag(u32);
 
 impl Tag {
-    /// Of a block that is not known, or that need not be compared.
+    /// The tag of a block that is not known, or that need not be compared.
     pub(super) const NONE: Tag = Tag(0);
 
     pub(super) fn new(block: BlockNo, checksum: Checksum) -> Tag {
@@ -83,7 +83,7 @@ impl BlockChecksums {
         }
     }
 
-    /// Where to go on following the chunks of a segment, to get to a place.
+    /// Where to continue following the chunks of a segment, to get to a place.
     pub(super) fn followed(&self, shape: Shape, at: LogBlock) -> LogBlock {
         let known = self.segments.get(shape.segment(at).0 as usize).and_then(Option::as_ref);
         LogBlock(at.0 - u64::from(shape.slot(at)) + u64::from(known.map_or(0, |known| known.followed)))

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 use umbrella_policy::log_layout::{
-    CleaningGoal, Clock, LogBlock, MapPage, PAGE_ENTRIES, Relief, SegmentNo, State as SegmentState,
+    CleaningGoal, Clock, LogBlock, MapPage, PAGE_ENTRIES, ReclaimStep, SegmentNo, State as SegmentState,
 };
 use umbrella_units::{BlockNo, Pages};
 
@@ -114,7 +114,7 @@ impl StoreShared {
             return Ok(true);
         }
         match pace.cleans(&state.core.layout, &state.usage()) {
-            Some(goal) => self.relieve(state, goal),
+            Some(goal) => self.reclaim_once(state, goal),
             None => Ok(false),
         }
     }
@@ -125,7 +125,7 @@ impl StoreShared {
     }
 
     /// Does what the layout asks for; whether anything was gained.
-    pub(super) fn relieve(
+    pub(super) fn reclaim_once(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
         goal: CleaningGoal,
@@ -139,18 +139,18 @@ impl StoreShared {
             self.room.notify_all();
             return Ok(true);
         }
-        let relief = state.core.layout.relief(goal);
+        let step = state.core.layout.reclaim_step(goal);
         let (counters, segments) = (state.core.counters, state.core.layout.table().len());
-        let gains = match relief {
-            Relief::None => false,
+        let gains = match step {
+            ReclaimStep::None => false,
             _ if state.room_attempts.attempt_is_futile(&counters, segments) => false,
-            Relief::Clean(_) => self.clean(state, goal).map(|()| true)?,
-            Relief::Sync => self.sync(state).map(|()| true)?,
+            ReclaimStep::Clean(_) => self.clean(state, goal).map(|()| true)?,
+            ReclaimStep::Sync => self.sync(state).map(|()| true)?,
             // Without room for the map nothing can be gained by trying at once again.
-            Relief::Checkpoint => MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))?,
+            ReclaimStep::Checkpoint => MutexGuard::unlocked(state, || self.checkpoint(AfterCheckpoint::GoesOn))?,
         };
         // A writer that waits although the log has room continues. Otherwise no room can be made.
-        let has_room = relief == Relief::None && state.core.layout.admits();
+        let has_room = step == ReclaimStep::None && state.core.layout.admits();
         state.stuck = !gains && state.wanted > 0 && !has_room;
         self.room.notify_all();
         Ok(gains)
@@ -169,7 +169,7 @@ impl StoreShared {
             self.room.wait(state);
             Ok(true)
         } else {
-            self.relieve(state, CleaningGoal::Due)
+            self.reclaim_once(state, CleaningGoal::Due)
         };
         state.wanted -= 1;
         state.counts.slowed += 1;
@@ -204,8 +204,8 @@ impl StoreShared {
         let mut read: VecDeque<_> = victims.into_iter().zip(windows).collect();
         loop {
             read.retain(|(victim, _)| victim.is_valid(state));
-            match state.core.layout.relief(goal) {
-                Relief::Clean(_) => {
+            match state.core.layout.reclaim_step(goal) {
+                ReclaimStep::Clean(_) => {
                     let next = state.core.layout.next_of(goal, read.iter().map(|(victim, _)| victim.number));
                     let at = read.iter().position(|(victim, _)| Some(victim.number) == next);
                     let Some((victim, window)) = at.and_then(|at| read.remove(at)) else { return Ok(()) };
@@ -214,7 +214,7 @@ impl StoreShared {
                         return Ok(());
                     }
                 }
-                Relief::Sync if !read.is_empty() => {
+                ReclaimStep::Sync if !read.is_empty() => {
                     let freed = state.freed;
                     self.sync(state)?;
                     self.room.notify_all();
@@ -309,7 +309,7 @@ impl StoreShared {
             if live > Pages(pages) {
                 return Ok(Cleaned::Damaged);
             }
-            state.core.layout.leave(victim.number);
+            state.core.layout.retire(victim.number);
             // Its headers have been read.
             state.core.discards.forget(victim.number);
         }

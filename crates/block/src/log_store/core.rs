@@ -411,7 +411,7 @@ impl Core {
     }
 }
 
-/// How the store goes on after a checkpoint.
+/// How the store continues after a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterCheckpoint {
     /// It is used further.

@@ -35,7 +35,7 @@ pub struct Options {
     /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and there is no
     /// hurry.
     pub clean_share: u32,
-    /// How long nobody may have asked for anything before the store cleans ahead.
+    /// How long no request may have come before the store cleans ahead.
     pub quiet: Duration,
     /// The most log between two checkpoints, which is also the most that recovery reads.
     pub checkpoint_every: ByteSize,
@@ -73,7 +73,7 @@ pub(super) struct StoreState {
     pub(super) answered_at: Instant,
     pub(super) poisoned: Option<BlockError>,
     pub(super) read_only: bool,
-    /// Whether blocks are skipped if nobody can tell where they lie: they are lost then.
+    /// Whether blocks are skipped if their place is unknown: they are lost then.
     pub(super) skips_lost: bool,
     /// Pages of the map that could not be read and not be rebuilt.
     pub(super) unread: BTreeSet<MapPage>,
@@ -109,7 +109,7 @@ pub(super) struct StoreState {
 /// the cleaner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriteThrottle {
-    /// When the last of them goes on.
+    /// When the last of them continues.
     until: Instant,
 }
 
@@ -118,7 +118,7 @@ impl WriteThrottle {
         WriteThrottle { until: now }
     }
 
-    /// When a write goes on that has to wait so long behind those before it.
+    /// When a write continues that has to wait so long behind those before it.
     pub(super) fn turn(&mut self, now: Instant, delay: Duration) -> Instant {
         self.until = self.until.max(now) + delay;
         self.until
@@ -227,7 +227,7 @@ impl LogStore {
         // Where there is no room for the map, cleaning gives it.
         while !self.shared.checkpoint(end)? {
             let mut state = self.shared.state.lock();
-            if !self.shared.relieve(&mut state, CleaningGoal::Due)? {
+            if !self.shared.reclaim_once(&mut state, CleaningGoal::Due)? {
                 return Err(LogStoreError::NoRoom { device: self.shared.named.name.clone() });
             }
         }

@@ -28,7 +28,7 @@ pub enum LogStoreError {
     Checkpoints {
         /// The device.
         device: String,
-        /// What is wrong with the first.
+        /// The error in the first.
         first: Box<FormatError>,
         /// And with the second.
         second: Box<FormatError>,
@@ -59,8 +59,7 @@ pub enum LogStoreError {
     },
     /// The log after the checkpoint cannot be read to its end.
     #[error(
-        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and may have flushed \
-        data: try again, or use a copy of the disk"
+        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and may have flushed data: try again, or use a copy of the disk"
     )]
     LogUnreadable {
         /// The device.
@@ -68,10 +67,10 @@ pub enum LogStoreError {
         /// Why.
         source: BlockError,
     },
-    /// The log goes on in a page of the map that cannot be used, and that cannot be rebuilt whole.
+    /// The log continues in a page of the map that cannot be used, and that cannot be rebuilt whole.
     #[error("{source}; the place of {blocks} of them is unknown")]
     Doubtful {
-        /// What is wrong with the page.
+        /// The error in the page.
         source: Box<LogStoreError>,
         /// Blocks in doubt.
         blocks: u64,
@@ -88,12 +87,12 @@ pub enum LogStoreError {
         page: MapPageNo,
         /// Where it should be.
         place: LogBlock,
-        /// What is wrong.
+        /// The cause.
         source: Box<FormatError>,
     },
     /// A block is not what was written.
     #[error(
-        "{device}: block {} of the store, at block {} of the log, is damaged: restore it from a backup; after you overwrite it, it can be read again",
+        "{device}: block {} of the store, at block {} of the log, is damaged: restore it from a backup, or overwrite it",
         block.0, place.0
     )]
     Damaged {
@@ -119,7 +118,7 @@ pub enum LogStoreError {
     },
     /// What the block held is lost, and known to be.
     #[error(
-        "{device}: block {} of the store is lost: its newest data is damaged, and the log may have only older data; it can be read again after you overwrite it", block.0
+        "{device}: block {} of the store is lost, and the log may have only older data: restore it from a backup, or overwrite it", block.0
     )]
     Lost {
         /// The device.
@@ -159,7 +158,7 @@ pub enum LogStoreError {
     },
     /// There is not enough memory for it.
     #[error(
-        "{device}: a log store of {size} takes {needed} of memory, and this machine has {memory}: it can serve a store of about {most} at most"
+        "{device}: a log store of {size} takes {needed} of memory, but this machine has {memory}: use a store of about {most} at most"
     )]
     NoMemory {
         /// The device.

@@ -58,12 +58,12 @@ pub(super) struct Skipped {
     pub(super) behind: Option<(ChunksBehind, Sequence)>,
 }
 
-/// What to do when the log goes on in a page of the map that cannot be used.
+/// What to do when the log continues in a page of the map that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LostPages {
     /// It ends with the error of that page.
     Fail,
-    /// The replay goes on without the page; reads of its blocks fail.
+    /// The replay continues without the page; reads of its blocks fail.
     Skip,
 }
 
@@ -146,7 +146,8 @@ impl Replay<'_> {
         header.clock.0 <= MOST && epochs.contains(&header.epoch)
     }
 
-    /// How many streams go on behind the end of the log: with a chunk that is not whole, or one that comes after a gap.
+    /// How many streams continue behind the end of the log: with a chunk that is not whole, or one that comes after a
+    /// gap.
     pub(super) fn abandoned(&self) -> u64 {
         let ahead = |(_, header): &&(LogBlock, Option<ChunkHeader>)| {
             header.as_ref().is_some_and(|header| header.sequence >= self.core.next_sequence)
@@ -205,7 +206,7 @@ impl Replay<'_> {
 
     /// All that the chunk says has been entered.
     pub(super) fn end(&mut self, chunk: FoundChunk) -> Result<(), LogStoreError> {
-        // What a lost page hid had left the segment that the log goes on in.
+        // What a lost page hid had left the segment that the log continues in.
         if let Some(next) = chunk.next.filter(|_| !self.core.unusable.is_empty() || self.core.map.lost() > 0) {
             self.core.layout.replay_emptied(next);
         }

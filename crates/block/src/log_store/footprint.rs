@@ -21,8 +21,8 @@ fn footprint(shape: &Shape) -> ByteSize {
 
 /// The memory of this machine, if it says.
 pub(super) fn memory_of_machine() -> Option<ByteSize> {
-    let told = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let reported = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = reported.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(ByteSize(kib.saturating_mul(1024)))
 }

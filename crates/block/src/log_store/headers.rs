@@ -104,7 +104,7 @@ pub(super) fn for_each_header(
     is_whole
 }
 
-/// Where a chunk stands in the log.
+/// Where a chunk is in the log.
 pub(super) fn order(header: &ChunkHeader) -> Order {
     (header.epoch, header.sequence)
 }

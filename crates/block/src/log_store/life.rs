@@ -13,7 +13,7 @@ use super::engine::StoreState;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Life {
     opened: Clock,
-    /// What had been freed, where the clock alone does not say that it goes on.
+    /// What had been freed, where the clock alone does not say that it continues.
     freed: Option<u64>,
 }
 

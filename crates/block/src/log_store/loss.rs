@@ -22,14 +22,14 @@ pub struct Loss {
     pub first: Sequence,
     /// The last one that had been flushed, or promised.
     pub last: Sequence,
-    /// Whether they had been flushed. If not, the store ended while it flushed them, and perhaps nobody was told that
+    /// Whether they had been flushed. If not, the store ended while it flushed them, and perhaps no flush reported that
     /// they are durable.
     pub is_certain: bool,
     /// Blocks that were written or discarded in them, as far as they are known, in order.
     pub blocks: Vec<Range<u64>>,
     /// Ranges of which only some blocks were written or discarded in them.
     pub among: Vec<Range<u64>>,
-    /// Number of chunks whose blocks nobody knows.
+    /// Number of chunks whose blocks are unknown.
     pub unknown: u64,
 }
 
@@ -90,16 +90,16 @@ impl fmt::Display for Loss {
                 "flushed data is perhaps lost: the log ends before chunk {first}, and was being flushed up to chunk {last};"
             )?;
         }
-        let mut told = false;
+        let mut reported = false;
         if !self.blocks.is_empty() {
             write!(f, " blocks {}", BlockRanges(&self.blocks))?;
-            told = true;
+            reported = true;
         }
         if !self.among.is_empty() {
-            write!(f, "{} some of blocks {}", if told { ", and" } else { "" }, BlockRanges(&self.among))?;
-            told = true;
+            write!(f, "{} some of blocks {}", if reported { ", and" } else { "" }, BlockRanges(&self.among))?;
+            reported = true;
         }
-        match (self.unknown, told) {
+        match (self.unknown, reported) {
             (0, _) => {}
             (unknown, false) => write!(f, " unknown blocks in {unknown} chunks")?,
             (unknown, true) => write!(f, ", and unknown blocks in {unknown} chunks")?,

@@ -6,8 +6,8 @@
 //!
 //! * A chunk that is two checkpoints ahead was written after the one between them had become durable. An opening that
 //!   is cut off writes such chunks too, but only pages of the map are in them.
-//! * A chunk says how far the log had been flushed when it was written. If it lies where the log goes on, and says that
-//!   what should be there had been flushed, its segment was written anew after a checkpoint that is lost.
+//! * A chunk says how far the log had been flushed when it was written. If it lies where the log continues, and says
+//!   that what should be there had been flushed, its segment was written anew after a checkpoint that is lost.
 //!
 //! With such evidence the chunks after the lost checkpoint count as well, so that the log is followed to its end. What
 //! it no longer has is lost, and told ([`Loss`](super::loss::Loss)).
@@ -27,7 +27,7 @@ impl Replay<'_> {
         self.later.seen().is_some()
     }
 
-    /// Whether nothing says that the log should go on.
+    /// Whether nothing says that the log should continue.
     pub(super) fn ends_at_checkpoint(&self) -> bool {
         !self.lacks_checkpoint() && self.mark.0 < self.core.next_sequence
     }
@@ -54,7 +54,7 @@ impl Replay<'_> {
         true
     }
 
-    /// The segments in which streams go on may have been written anew.
+    /// The segments in which streams continue may have been written anew.
     fn note_begins_of_segments(&mut self) {
         let heads: Vec<_> = self.core.layout.heads().collect();
         let open = heads.iter().filter_map(|head| head.open).map(|(segment, _)| segment);
@@ -72,7 +72,7 @@ impl Replay<'_> {
         (header.mark().is_none() && self.later.note(&header, self.first_epoch)).then_some(header.sequence)
     }
 
-    /// Whether a stream cannot go on before a checkpoint says where.
+    /// Whether a stream cannot continue before a checkpoint says where.
     pub(super) fn waits_for_checkpoint(&self) -> bool {
         self.core.layout.heads().any(|head| head.open.is_none())
     }

@@ -13,7 +13,7 @@
 //! A page that cannot be read is rebuilt in the same way, but only once. If that leaves a block in doubt, none is
 //! skipped: the disk may read it later.
 //!
-//! Threads that need such a page wait, and the log reports progress every ten seconds. All others go on, as long as
+//! Threads that need such a page wait, and the log reports progress every ten seconds. All others continue, as long as
 //! there is room.
 
 use parking_lot::MutexGuard;
@@ -117,8 +117,8 @@ impl StoreShared {
         let no_checkpoint = self.checkpointing.lock();
         let noted = self.state.lock().noted;
         let core = as_noted(&self.named, self.options, noted)?;
-        let goes_on = || was_closing || !self.state.lock().closing;
-        let rebuilt = rebuild(&self.named, &core, &goes_on).ok_or_else(|| self.closed_error())?;
+        let continues = || was_closing || !self.state.lock().closing;
+        let rebuilt = rebuild(&self.named, &core, &continues).ok_or_else(|| self.closed_error())?;
         Ok((rebuilt, no_checkpoint))
     }
 
@@ -149,9 +149,9 @@ impl StoreShared {
             }
             state.core.map.install(number, &page.entries);
             state.core.map.mark_dirty(number);
-            let told = describe_page(number, doubtful);
-            tracing::warn!(store, "{told}");
-            state.counts.mended.push(told);
+            let reported = describe_page(number, doubtful);
+            tracing::warn!(store, "{reported}");
+            state.counts.mended.push(reported);
         }
         Ok(())
     }

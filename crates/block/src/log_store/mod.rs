@@ -20,7 +20,7 @@
 //! The other operations are described, each with its steps, in `clean` (cleaning), `checkpoint` (checkpoints),
 //! `recover` and `follow` (opening), `create` and `grow` (making and growing a store).
 //!
-//! After a write or a flush of the device has failed, the store refuses writes; reads go on as far as possible.
+//! After a write or a flush of the device has failed, the store refuses writes; reads continue as far as possible.
 //!
 //! Source: R-LFS for regions; for segments, summaries, checkpoints and roll-forward Rosenblum and Ousterhout, "The
 //! Design and Implementation of a Log-Structured File System". The rules about durability are ours.

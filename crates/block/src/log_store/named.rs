@@ -31,7 +31,7 @@ pub(super) struct LoadedCheckpoint {
     /// The number of a newer checkpoint that is damaged, and where the log stood at it. Only if it still reaches so far
     /// from this one is nothing lost.
     pub(super) reaches: Option<(CheckpointNo, Sequence)>,
-    /// What is wrong with the other one, if that may have been newer.
+    /// The error in the other one, if that may have been newer.
     pub(super) in_doubt: Option<FormatError>,
     /// Whether the other one cannot be used although there was one.
     pub(super) is_only: bool,
@@ -193,7 +193,7 @@ impl NamedDevice {
         Ok(())
     }
 
-    /// A page of the map as the checkpoint has it.
+    /// A page of the map as in the checkpoint.
     pub(super) fn page(&self, core: &Core, page: MapPage) -> Result<Entries, LogStoreError> {
         let unknown = |_| BlockError::impossible(&self.name, Operation::Read, "a page of the map is not in its index");
         let Some(at) = core.page_entry(page).map_err(unknown)? else { return Ok([0; PAGE_ENTRIES]) };

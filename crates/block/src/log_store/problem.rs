@@ -14,7 +14,7 @@ use crate::error::BlockError;
 /// The most runs of blocks that are listed.
 pub(super) const MOST_RUNS: usize = 32;
 
-/// What is wrong.
+/// The cause.
 #[derive(Debug, Clone)]
 pub enum Problem {
     /// A copy of the superblock is damaged or old; the next opening mends it.
@@ -93,8 +93,8 @@ impl fmt::Display for Problem {
                     if *count == 1 { "1 block is".to_owned() } else { format!("{count} blocks are") },
                     BlockRanges(runs)
                 )?;
-                let told: u64 = runs.iter().map(|run| run.end - run.start).sum();
-                if told < *count { write!(f, " and {} more", count - told) } else { Ok(()) }
+                let reported: u64 = runs.iter().map(|run| run.end - run.start).sum();
+                if reported < *count { write!(f, " and {} more", count - reported) } else { Ok(()) }
             }
             Problem::LostCount(said, found) => {
                 write!(f, "the map has {found} lost blocks, the checkpoint and the log after it say {said}")
@@ -124,17 +124,17 @@ impl fmt::Display for Problem {
                     "segment {}: {count} blocks in it may be wrong, because their checksums are lost:",
                     segment.0
                 )?;
-                let mut told = 0;
+                let mut reported = 0;
                 for (nth, (first, blocks)) in runs.iter().enumerate() {
-                    told += blocks;
+                    reported += blocks;
                     write!(f, "{}{}", if nth == 0 { " " } else { ", " }, first.0)?;
                     if *blocks > 1 {
                         write!(f, "-{}", first.0 + u64::from(*blocks) - 1)?;
                     }
                 }
-                if told < *count {
+                if reported < *count {
                     let (and, more) = if runs.is_empty() { (" ", "") } else { (" and ", " more") };
-                    write!(f, "{and}{}{more} of the store or its map", count - told)?;
+                    write!(f, "{and}{}{more} of the store or its map", count - reported)?;
                 }
                 Ok(())
             }
@@ -168,9 +168,9 @@ impl Problem {
                 Some((run, first)) => {
                     let rest = (first..).zip(problems);
                     let count = rest.take_while(|(number, problem)| problem.in_run() == Some((run, *number))).count();
-                    let told =
+                    let reported =
                         if count > 1 { run.describe(first, first + count as u64 - 1) } else { problem.to_string() };
-                    (count, told)
+                    (count, reported)
                 }
                 None => (1, problem.to_string()),
             };

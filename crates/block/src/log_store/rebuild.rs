@@ -43,7 +43,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Rebuilt {
     pub(super) pages: BTreeMap<MapPage, Page>,
-    /// Blocks of these pages that nobody can place. They are lost.
+    /// Blocks of these pages whose place is unknown. They are lost.
     pub(super) doubtful: u64,
     /// By page, blocks that are lost on all other pages, if there are any.
     lost: BTreeMap<MapPage, u64>,
@@ -114,26 +114,26 @@ enum HeaderScope {
     All,
 }
 
-/// Says how far a rebuild is, since it may take long, and whether it is to go on.
+/// Says how far a rebuild is, since it may take long, and whether it should continue.
 struct RebuildProgress<'a> {
     store: &'a str,
-    goes_on: &'a dyn Fn() -> bool,
-    told: Cell<Instant>,
+    continues: &'a dyn Fn() -> bool,
+    reported: Cell<Instant>,
 }
 
 impl RebuildProgress<'_> {
     fn step(&self, done: usize, all: usize, of: &str) -> Option<()> {
-        if self.told.get().elapsed() >= TELL_EVERY {
-            self.told.set(Instant::now());
+        if self.reported.get().elapsed() >= TELL_EVERY {
+            self.reported.set(Instant::now());
             tracing::info!(store = self.store, done, all, "rebuilding the map: reading {of}");
         }
-        (self.goes_on)().then_some(())
+        (self.continues)().then_some(())
     }
 }
 
-/// Rebuilds the damaged pages of a store's map, as its checkpoint describes the store. `None` if `goes_on` stops it.
-pub(super) fn rebuild(named: &NamedDevice, core: &Core, goes_on: &dyn Fn() -> bool) -> Option<Rebuilt> {
-    let watch = RebuildProgress { store: &named.name, goes_on, told: Cell::new(Instant::now()) };
+/// Rebuilds the damaged pages of a store's map, as its checkpoint describes the store. `None` if `continues` stops it.
+pub(super) fn rebuild(named: &NamedDevice, core: &Core, continues: &dyn Fn() -> bool) -> Option<Rebuilt> {
+    let watch = RebuildProgress { store: &named.name, continues, reported: Cell::new(Instant::now()) };
     let mut left: Vec<u32> = core.layout.table().iter().map(|segment| segment.live).collect();
     let mut rebuilt = Rebuilt::default();
     let mut pages: Vec<MapPage> = (0..core.map.pages()).map(MapPage).collect();
@@ -336,7 +336,7 @@ impl<'a> Newest<'a> {
             }
             watch.step(number.0 as usize, core.layout.table().len(), "headers of segments")?;
             let end = match segment.state {
-                State::Full | State::Closing | State::Leaving | State::Cleaned => core.layout.shape().segment_blocks,
+                State::Full | State::Closing | State::Retiring | State::Cleaned => core.layout.shape().segment_blocks,
                 State::Open => open_slot(core, number),
                 State::Free | State::Next | State::System => 0,
             };

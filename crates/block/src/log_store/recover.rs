@@ -7,7 +7,7 @@
 //!    that the first that is missing had been flushed, the store is opened for reading only (`loss`). Where the log
 //!    cannot be read there is no telling whether it ends, so then the store is opened for reading only. If a newer
 //!    checkpoint was there and is lost, what was written after it counts as well (`lost_checkpoint`). A page of the map
-//!    that the log goes on in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that
+//!    that the log continues in must be the one that the checkpoint means; else it is rebuilt (`rebuild`). Where that
 //!    leaves a block in doubt the store is refused. Whoever asks for it ([`OpenMode::Salvage`]) gets a store without
 //!    what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew.
@@ -82,7 +82,7 @@ pub(super) struct Recovered {
     pub(super) loss: Option<Loss>,
     /// What the next opening must know if this one is cut off.
     pending: Option<PendingLoss>,
-    /// What is wrong with the other checkpoint, if that may have been newer; the log is complete nevertheless.
+    /// The error in the other checkpoint, if that may have been newer; the log is complete nevertheless.
     pub(super) checkpoint: Option<FormatError>,
 }
 

@@ -75,7 +75,7 @@ pub struct Unrecovered {
     pub why: DoubtReason,
 }
 
-/// What was got out.
+/// What was recovered.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// Data that was copied.

@@ -1,4 +1,4 @@
-//! Skips damaged parts of the log that had been flushed, for a store that has to go on without them (`--salvage`).
+//! Skips damaged parts of the log that had been flushed, for a store that has to continue without them (`--salvage`).
 //!
 //! A chunk whose header is whole is taken, without its damaged blocks. A chunk whose header is damaged is known by what
 //! the next header repeats of it. Those blocks are *lost*: the map marks them until they are written or discarded

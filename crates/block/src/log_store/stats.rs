@@ -1,4 +1,4 @@
-//! What a store did, and how it stands.
+//! The counters and the state of a store.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use super::engine::LogStore;
 pub struct RegionStats {
     /// Segments in it.
     pub segments: u32,
-    /// Of them free.
+    /// How many of them are free.
     pub free: u32,
     /// Live bytes in it.
     pub live: ByteSize,
@@ -20,7 +20,7 @@ pub struct RegionStats {
     pub guests: u32,
 }
 
-/// What a store did, and how it stands. Counters run since the store was made, where nothing else is said.
+/// The counters and the state of a store. Counters run since the store was made, where nothing else is said.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogStoreStats {
     /// What is promised to the user.
@@ -90,7 +90,7 @@ pub struct LogStoreStats {
 }
 
 impl LogStore {
-    /// What it did, and how it stands.
+    /// Its counters and its state.
     pub fn stats(&self) -> LogStoreStats {
         let shared = &*self.shared;
         let state = shared.state.lock();

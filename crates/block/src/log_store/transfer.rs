@@ -443,7 +443,7 @@ impl StoreShared {
             return;
         }
         let (cost, blocks) = (state.block_cost, Pages(blocks as u64));
-        let delay = Duration::from_nanos(self.pace().hold_back(&state.core.layout, cost, blocks).0);
+        let delay = Duration::from_nanos(self.pace().write_delay(&state.core.layout, cost, blocks).0);
         if delay.is_zero() {
             return;
         }

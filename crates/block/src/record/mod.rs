@@ -1,8 +1,8 @@
 //! Records every write and flush in order, and makes the states that a power cut can leave.
 //!
-//! A [`Recorder`] stands before a device and notes in a [`Journal`] when each change began and when it ended. Several
-//! recorders may share a journal, which gives the changes of several devices one order: for instance a hybrid disk's
-//! two halves, and the hybrid disk itself above them. From a [`Recording`] follow
+//! A [`Recorder`] sits in front of a device and notes in a [`Journal`] when each change began and when it ended.
+//! Several recorders may share a journal, which gives the changes of several devices one order: for instance a hybrid
+//! disk's two halves, and the hybrid disk itself above them. From a [`Recording`] follow
 //!
 //! 1. the possible contents of each sector at any moment ([`Medium`]), and so what a device must and must not hold
 //!    after a power cut;
@@ -109,7 +109,7 @@ pub enum Outcome {
 /// A change, and when it was under way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Of which device.
+    /// The device.
     pub device: DeviceNo,
     /// What it is.
     pub action: Action,

@@ -102,12 +102,12 @@ impl CrashStates {
     pub fn states(&self) -> States<'_> {
         let question = Question::new(&self.recording, &self.media);
         let random = SplitMix64::stream(self.bounds.seed, self.cut.0 as u64);
-        let mut drawing = Drawing { question, seen: FxHashSet::default(), pictures: Vec::new(), random };
+        let mut drawing = Drawing { question, seen: FxHashSet::default(), contents_found: Vec::new(), random };
         drawing.whole(self.bounds.whole.min(7));
         drawing.torn(self.bounds.torn);
         drawing.sampled(self.bounds.sampled);
-        let Drawing { question, pictures, .. } = drawing;
-        States { walk: self, cells: question.cells, pictures: pictures.into_iter() }
+        let Drawing { question, contents_found, .. } = drawing;
+        States { walk: self, cells: question.cells, contents_found: contents_found.into_iter() }
     }
 }
 
@@ -140,29 +140,29 @@ impl fmt::Display for CrashState {
 pub struct States<'a> {
     walk: &'a CrashStates,
     cells: Vec<UncertainCell>,
-    pictures: std::vec::IntoIter<CellContents>,
+    contents_found: std::vec::IntoIter<CellContents>,
 }
 
 impl Iterator for States<'_> {
     type Item = Result<CrashState, BlockError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let picture = self.pictures.next()?;
-        Some(self.make(&picture))
+        let contents = self.contents_found.next()?;
+        Some(self.make(&contents))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.pictures.size_hint()
+        self.contents_found.size_hint()
     }
 }
 
 impl ExactSizeIterator for States<'_> {}
 
 impl States<'_> {
-    fn make(&self, picture: &CellContents) -> Result<CrashState, BlockError> {
+    fn make(&self, contents: &CellContents) -> Result<CrashState, BlockError> {
         let devices: Vec<Overlay> = self.walk.media.iter().map(|medium| medium.settled().fork()).collect();
         let mut landed = Vec::new();
-        for (cell, runs) in self.cells.iter().zip(picture) {
+        for (cell, runs) in self.cells.iter().zip(contents) {
             let mut start = cell.range.start;
             for run in runs {
                 let range = SectorRange::between(start, run.end);
@@ -180,7 +180,7 @@ impl States<'_> {
     }
 }
 
-/// For each cell, what its sectors hold. Neighbouring runs differ, so that equal pictures are equal.
+/// For each cell, what its sectors hold. Neighbouring runs differ, so that two equal states compare as equal.
 type CellContents = Vec<Vec<VersionRun>>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -203,19 +203,19 @@ struct UnsettledChange {
     number: ChangeNo,
     range: SectorRange,
     /// Sectors of a logical block: what is never torn.
-    grain: u64,
+    block_sectors: u64,
     /// Where it might be seen.
     cells: Vec<usize>,
 }
 
 impl UnsettledChange {
     fn blocks(&self) -> u64 {
-        self.range.sectors.div_ceil(self.grain)
+        self.range.sectors.div_ceil(self.block_sectors)
     }
 
     /// Some of its blocks, counted from its start.
     fn part(&self, blocks: std::ops::Range<u64>) -> SectorRange {
-        let at = |block: u64| Lba(self.range.start.0 + (block * self.grain).min(self.range.sectors));
+        let at = |block: u64| Lba(self.range.start.0 + (block * self.block_sectors).min(self.range.sectors));
         SectorRange::between(at(blocks.start), at(blocks.end))
     }
 }
@@ -255,11 +255,11 @@ impl Question {
                 if let Some(known) = loose.iter_mut().find(|loose| loose.number == number) {
                     known.cells.push(index);
                 } else if let (Some(change), Some(medium)) = (recording.change(number), media.get(cell.medium)) {
-                    let grain = u64::from(medium.settled().geometry().logical_block) / SECTOR_BYTES;
+                    let block_sectors = u64::from(medium.settled().geometry().logical_block) / SECTOR_BYTES;
                     loose.push(UnsettledChange {
                         number,
                         range: change.action.range(),
-                        grain: grain.max(1),
+                        block_sectors: block_sectors.max(1),
                         cells: vec![index],
                     });
                 }
@@ -269,29 +269,29 @@ impl Question {
         Question { cells, loose }
     }
 
-    /// What is seen after the strokes, one over the other.
-    fn picture(&self, strokes: &[PartialWrite]) -> CellContents {
+    /// What is seen after the writes, one over the other.
+    fn contents_after(&self, writes: &[PartialWrite]) -> CellContents {
         let ground = |cell: &UncertainCell| vec![VersionRun { end: cell.range.end(), version: cell.ground }];
-        let mut picture: CellContents = self.cells.iter().map(ground).collect();
-        for stroke in strokes {
-            let Some(loose) = self.loose.get(stroke.loose) else { continue };
+        let mut contents: CellContents = self.cells.iter().map(ground).collect();
+        for write in writes {
+            let Some(loose) = self.loose.get(write.loose) else { continue };
             for &index in &loose.cells {
-                if let (Some(cell), Some(runs)) = (self.cells.get(index), picture.get_mut(index)) {
-                    let part = stroke.range.intersection(cell.range);
+                if let (Some(cell), Some(runs)) = (self.cells.get(index), contents.get_mut(index)) {
+                    let part = write.range.intersection(cell.range);
                     if part.sectors > 0 {
-                        *runs = painted(cell.range.start, runs, part, Version::Of(loose.number));
+                        *runs = replace_part(cell.range.start, runs, part, Version::Of(loose.number));
                     }
                 }
             }
         }
-        picture
+        contents
     }
 
     fn whole(&self, loose: usize) -> Option<PartialWrite> {
         self.loose.get(loose).map(|change| PartialWrite { loose, range: change.range })
     }
 
-    fn strokes(&self, which: impl IntoIterator<Item = usize>) -> Vec<PartialWrite> {
+    fn whole_writes(&self, which: impl IntoIterator<Item = usize>) -> Vec<PartialWrite> {
         which.into_iter().filter_map(|loose| self.whole(loose)).collect()
     }
 
@@ -304,7 +304,7 @@ impl Question {
 }
 
 /// The runs with `part` of them replaced; those that then are alike and touch become one.
-fn painted(start: Lba, runs: &[VersionRun], part: SectorRange, version: Version) -> Vec<VersionRun> {
+fn replace_part(start: Lba, runs: &[VersionRun], part: SectorRange, version: Version) -> Vec<VersionRun> {
     let mut result: Vec<VersionRun> = Vec::with_capacity(runs.len() + 2);
     let mut push = |from: Lba, run: VersionRun| {
         if from >= run.end {
@@ -327,21 +327,21 @@ fn painted(start: Lba, runs: &[VersionRun], part: SectorRange, version: Version)
     result
 }
 
-/// Pictures being collected.
+/// Contents being collected.
 struct Drawing {
     question: Question,
     seen: FxHashSet<CellContents>,
-    pictures: Vec<CellContents>,
+    contents_found: Vec<CellContents>,
     random: SplitMix64,
 }
 
 impl Drawing {
-    /// Keeps what follows from the strokes. Returns whether it is new.
-    fn add(&mut self, strokes: &[PartialWrite]) -> bool {
-        let picture = self.question.picture(strokes);
-        let new = self.seen.insert(picture.clone());
+    /// Keeps what follows from the writes. Returns whether it is new.
+    fn add(&mut self, writes: &[PartialWrite]) -> bool {
+        let contents = self.question.contents_after(writes);
+        let new = self.seen.insert(contents.clone());
         if new {
-            self.pictures.push(picture);
+            self.contents_found.push(contents);
         }
         new
     }
@@ -352,17 +352,17 @@ impl Drawing {
             return self.orders(&mut Vec::with_capacity(loose));
         }
         for first in 0..=loose {
-            self.add(&self.question.strokes(0..first));
+            self.add(&self.question.whole_writes(0..first));
         }
         for one in 0..loose {
-            self.add(&self.question.strokes([one]));
-            self.add(&self.question.strokes((0..loose).filter(|other| *other != one)));
+            self.add(&self.question.whole_writes([one]));
+            self.add(&self.question.whole_writes((0..loose).filter(|other| *other != one)));
         }
     }
 
     /// All that begins with `chosen`. Neighbours that do not meet come in one order only.
     fn orders(&mut self, chosen: &mut Vec<usize>) {
-        self.add(&self.question.strokes(chosen.iter().copied()));
+        self.add(&self.question.whole_writes(chosen.iter().copied()));
         for next in 0..self.question.loose.len() {
             let needless = |last: &usize| *last > next && !self.question.share_a_cell(*last, next);
             if chosen.contains(&next) || chosen.last().is_some_and(needless) {
@@ -399,7 +399,7 @@ impl Drawing {
             let Some(&one) = tearable.get(drawing.random.below(tearable.len() as u64) as usize) else { return false };
             let blocks = drawing.question.loose.get(one).map_or(0, UnsettledChange::blocks);
             let part = cut_at_random(&mut drawing.random, blocks);
-            let landed: Vec<bool> = (0..loose).map(|_| drawing.random.coin()).collect();
+            let landed: Vec<bool> = (0..loose).map(|_| drawing.random.random_bool()).collect();
             drawing.cut_one(one, |other| landed.get(other).copied().unwrap_or(false), part)
         });
     }
@@ -407,23 +407,23 @@ impl Drawing {
     /// The changes that landed in the order in which they began, of one of them only some blocks.
     fn cut_one(&mut self, one: usize, landed: impl Fn(usize) -> bool, blocks: std::ops::Range<u64>) -> bool {
         let which = (0..self.question.loose.len()).filter(|other| *other == one || landed(*other));
-        let mut strokes = self.question.strokes(which);
-        for stroke in strokes.iter_mut().filter(|stroke| stroke.loose == one) {
+        let mut writes = self.question.whole_writes(which);
+        for write in writes.iter_mut().filter(|write| write.loose == one) {
             if let Some(change) = self.question.loose.get(one) {
-                stroke.range = change.part(blocks.clone());
+                write.range = change.part(blocks.clone());
             }
         }
-        self.add(&strokes)
+        self.add(&writes)
     }
 
     fn sampled(&mut self, limit: usize) {
         self.draw(limit, |drawing| {
-            let strokes = drawing.question.random(&mut drawing.random);
-            drawing.add(&strokes)
+            let writes = drawing.question.random(&mut drawing.random);
+            drawing.add(&writes)
         });
     }
 
-    /// Draws until there are `limit` new pictures, or it seems that there are no more.
+    /// Draws until there are `limit` new states, or it seems that there are no more.
     fn draw(&mut self, limit: usize, mut one: impl FnMut(&mut Drawing) -> bool) {
         const FRUITLESS: usize = 200;
         let (mut made, mut fruitless) = (0, 0);
@@ -443,28 +443,28 @@ impl Question {
         let mut order: Vec<usize> = (0..self.loose.len()).collect();
         random.shuffle(&mut order);
         let of_eight = 1 + random.below(7);
-        let mut strokes = Vec::new();
+        let mut writes = Vec::new();
         for loose in order {
             let Some(change) = self.loose.get(loose).filter(|_| random.below(8) < of_eight) else { continue };
             let blocks = change.blocks();
             match random.below(3) {
                 0 if blocks > 1 => {
                     let range = change.part(cut_at_random(random, blocks));
-                    strokes.push(PartialWrite { loose, range });
+                    writes.push(PartialWrite { loose, range });
                 }
                 1 if blocks > 1 => {
-                    let some = (0..blocks).filter(|_| random.coin()).map(|block| change.part(block..block + 1));
-                    strokes.extend(some.map(|range| PartialWrite { loose, range }));
+                    let some = (0..blocks).filter(|_| random.random_bool()).map(|block| change.part(block..block + 1));
+                    writes.extend(some.map(|range| PartialWrite { loose, range }));
                 }
-                _ => strokes.push(PartialWrite { loose, range: change.range }),
+                _ => writes.push(PartialWrite { loose, range: change.range }),
             }
         }
-        strokes
+        writes
     }
 }
 
 /// The first or the last blocks, not all.
 fn cut_at_random(random: &mut SplitMix64, blocks: u64) -> std::ops::Range<u64> {
     let border = 1 + random.below(blocks.saturating_sub(1));
-    if random.coin() { 0..border } else { border..blocks }
+    if random.random_bool() { 0..border } else { border..blocks }
 }

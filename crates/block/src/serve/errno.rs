@@ -28,7 +28,7 @@ mod tests {
     use crate::error::Operation;
 
     #[test]
-    fn what_the_system_refused_is_told_by_its_number_and_the_rest_by_what_it_means() {
+    fn a_refusal_of_the_system_keeps_its_errno_and_other_errors_get_one_by_meaning() {
         let device: Arc<str> = "disk".into();
         let range = SectorRange { start: Lba(8), sectors: 8 };
         let io = |source| BlockError::io(&device, Operation::Write, Some(range), source);

@@ -161,7 +161,7 @@ impl LoopFile {
         }
     }
 
-    /// Takes the file away; fails, and goes on serving it, while it is open.
+    /// Takes the file away; fails, and continues serving it, while it is open.
     pub fn unmount(&mut self) -> Result<(), LoopFileError> {
         let Some(thread) = &self.thread else {
             return Ok(());
@@ -185,11 +185,11 @@ const REFRESH: Duration = Duration::from_secs(20);
 
 /// How long a released file may stay in use: a program that looks at a loop device keeps it from being detached for a
 /// moment.
-const FAREWELL: Duration = Duration::from_secs(2);
+const DETACH_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Drop for LoopFile {
     fn drop(&mut self) {
-        let until = Instant::now() + FAREWELL;
+        let until = Instant::now() + DETACH_TIMEOUT;
         while let Err(error) = self.unmount() {
             if Instant::now() >= until {
                 tracing::warn!(%error, "cannot unmount a served file");

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_motor_that_is_not_there_believes_what_it_was_told() {
+    fn a_missing_motor_reports_the_state_that_was_set_last() {
         let spindle = NoSpindle::default();
         assert_eq!(spindle.power().expect("it answers"), Power::Spinning);
         spindle.standby().expect("it believes");

@@ -15,7 +15,7 @@ use crate::error::BlockError;
 
 /// Sense data come back as descriptors, at most 252 bytes of them.
 const REQUEST_SENSE: [u8; 6] = [0x03, 0x01, 0, 0, 252, 0];
-/// Of the whole disk, and not before it is done.
+/// For the whole disk; it returns when it is done.
 const SYNCHRONIZE_CACHE: [u8; 10] = [0x35, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// Power condition 3, in the upper half of byte 4: standby.
 const STANDBY: [u8; 6] = [0x1b, 0, 0, 0, 0x30, 0];

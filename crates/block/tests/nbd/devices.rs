@@ -66,7 +66,7 @@ impl ServedFile {
 }
 
 /// Memory that reports that calls at once pay, counts its calls, and fails and waits on demand.
-pub(crate) struct Told {
+pub(crate) struct ScriptedMemory {
     pub(crate) memory: Memory,
     pub(crate) geometry: Geometry,
     pub(crate) flushes: AtomicU64,
@@ -78,11 +78,11 @@ pub(crate) struct Told {
     pub(crate) changed: Condvar,
 }
 
-impl Told {
-    pub(crate) fn new(size: ByteSize) -> Told {
+impl ScriptedMemory {
+    pub(crate) fn new(size: ByteSize) -> ScriptedMemory {
         let memory = Memory::new(size);
         let geometry = Geometry { queue_depth: 8, ..memory.geometry() };
-        Told {
+        ScriptedMemory {
             memory,
             geometry,
             flushes: AtomicU64::new(0),
@@ -94,10 +94,10 @@ impl Told {
         }
     }
 
-    pub(crate) fn with_blocks(size: ByteSize, logical_block: u32) -> Told {
-        let mut told = Told::new(size);
-        told.geometry.logical_block = logical_block;
-        told
+    pub(crate) fn with_blocks(size: ByteSize, logical_block: u32) -> ScriptedMemory {
+        let mut scripted = ScriptedMemory::new(size);
+        scripted.geometry.logical_block = logical_block;
+        scripted
     }
 
     pub(crate) fn hold_writes(&self, hold: bool) {
@@ -123,7 +123,7 @@ impl Told {
     }
 }
 
-impl BlockDevice for Told {
+impl BlockDevice for ScriptedMemory {
     umbrella_block::forward!(memory: read, discard);
 
     fn geometry(&self) -> Geometry {

@@ -22,11 +22,11 @@ use umbrella_block::serve::nbd::{Address, Export, Exports, Limits, Server};
 use umbrella_units::ByteSize;
 
 use super::client::{option, request};
-use super::devices::Told;
+use super::devices::ScriptedMemory;
 use super::tls::Certificates;
 
 const SIZE: u64 = 1 << 20;
-const NAMES: [&str; 5] = ["memory", "told", "file", "", "no such"];
+const NAMES: [&str; 5] = ["memory", "scripted", "file", "", "no such"];
 
 /// Threads that panicked, of all tests of this program.
 static PANICS: AtomicU64 = AtomicU64::new(0);
@@ -248,7 +248,7 @@ impl Prey {
         let size = ByteSize(SIZE);
         let exports = vec![
             Export::new("memory", Arc::new(Memory::new(size))),
-            Export::new("told", Arc::new(Told::new(size))),
+            Export::new("scripted", Arc::new(ScriptedMemory::new(size))),
             Export::of_file("file", file),
         ];
         let address = Address::Unix(folder.path().join("nbd"));

@@ -8,7 +8,7 @@ use umbrella_block::serve::nbd::{Export, Limits};
 use umbrella_units::ByteSize;
 
 use super::client::{Client, DISCONNECT, FLUSH, READ, WRITE, option, request};
-use super::devices::{Served, Told};
+use super::devices::{ScriptedMemory, Served};
 
 const SIZE: ByteSize = ByteSize(64 << 20);
 const LONG: Duration = Duration::from_secs(600);
@@ -24,13 +24,15 @@ const EINVAL: u32 = 22;
 
 /// One export that answers at once, and one whose calls are handed to several threads.
 fn served(limits: Limits) -> Served {
-    let exports =
-        vec![Export::new("memory", Arc::new(Memory::new(SIZE))), Export::new("told", Arc::new(Told::new(SIZE)))];
+    let exports = vec![
+        Export::new("memory", Arc::new(Memory::new(SIZE))),
+        Export::new("scripted", Arc::new(ScriptedMemory::new(SIZE))),
+    ];
     Served::new(exports, limits)
 }
 
 fn assert_serves(served: &Served) {
-    for export in ["memory", "told"] {
+    for export in ["memory", "scripted"] {
         // A client of ours that stood still for longer than the limits allow is let go like any other.
         let answered = (0..50).find_map(|_| one_block(served, export).ok());
         let mut client = answered.unwrap_or_else(|| panic!("{export} is not served"));
@@ -39,7 +41,7 @@ fn assert_serves(served: &Served) {
     }
 }
 
-/// Who has read one block.
+/// A client that has read one block.
 fn one_block(served: &Served, export: &str) -> std::io::Result<Client> {
     let mut client = Client::connect(&served.socket());
     client.take(18)?;
@@ -76,7 +78,7 @@ fn wrong_magic_numbers_and_flags_end_the_connection() {
     let mut option = Client::greeted(&served.socket());
     option.send(&[0x55; 64]).expect("it listens");
     assert!(option.until_closed().is_empty());
-    for export in ["memory", "told"] {
+    for export in ["memory", "scripted"] {
         let mut magic = Client::transmitting(&served.socket(), export);
         magic.send(&[0x55; 64]).expect("it listens");
         assert!(magic.until_closed().is_empty());
@@ -97,7 +99,7 @@ fn an_option_of_four_gibibytes_is_refused_unread() {
 #[test]
 fn a_read_that_is_too_long_is_refused_and_a_write_ends_the_connection() {
     let served = served(Limits::default());
-    for export in ["memory", "told"] {
+    for export in ["memory", "scripted"] {
         let mut client = Client::transmitting(&served.socket(), export);
         for length in [u32::MAX, (32 << 20) + 512] {
             client.request(READ, 0, length);
@@ -115,7 +117,7 @@ fn a_read_that_is_too_long_is_refused_and_a_write_ends_the_connection() {
 #[test]
 fn commands_that_nobody_knows_are_refused_and_the_next_is_served() {
     let served = served(Limits::default());
-    for export in ["memory", "told"] {
+    for export in ["memory", "scripted"] {
         let mut client = Client::transmitting(&served.socket(), export);
         for command in [4_u16, 8, 999, u16::MAX] {
             client.request(command, 512, u32::MAX);
@@ -131,7 +133,7 @@ fn commands_that_nobody_knows_are_refused_and_the_next_is_served() {
 #[test]
 fn the_data_of_a_refused_write_are_not_taken_for_requests() {
     let served = served(Limits::default());
-    for export in ["memory", "told"] {
+    for export in ["memory", "scripted"] {
         let mut client = Client::transmitting(&served.socket(), export);
         for length in [512_usize, 512 << 10, 4 << 20] {
             let inner = request(0, WRITE, 0, 512);
@@ -149,7 +151,7 @@ fn the_data_of_a_refused_write_are_not_taken_for_requests() {
 #[test]
 fn a_client_that_stops_in_the_middle_of_a_write_is_let_go() {
     let served = served(SHORT);
-    for export in ["memory", "told"] {
+    for export in ["memory", "scripted"] {
         for (length, sent) in [(4096, 100), (4096, 0), (8 << 20, 1 << 20)] {
             let mut client = Client::transmitting(&served.socket(), export);
             client.request(WRITE, 0, length);
@@ -170,15 +172,15 @@ fn a_client_that_stops_in_the_middle_of_a_write_is_let_go() {
 
 #[test]
 fn clients_that_stop_in_the_middle_do_not_keep_the_memory() {
-    // Room for two of the largest transfers, wanted by four clients who do not go on.
+    // Room for two of the largest transfers, wanted by four clients who do not continue.
     let served = served(SHORT);
-    let mut stuck: Vec<_> = (0..4).map(|_| Client::transmitting(&served.socket(), "told")).collect();
+    let mut stuck: Vec<_> = (0..4).map(|_| Client::transmitting(&served.socket(), "scripted")).collect();
     for client in &mut stuck {
         client.request(WRITE, 0, 32 << 20);
     }
     // A client of ours that stands still while it takes its data is let go like any other.
     let served_one = || {
-        let mut client = Client::transmitting(&served.socket(), "told");
+        let mut client = Client::transmitting(&served.socket(), "scripted");
         client.request(READ, 0, 32 << 20);
         client.take(16 + (32 << 20)).is_ok_and(|answer| answer[4..8] == [0; 4])
     };
@@ -192,13 +194,13 @@ fn clients_that_stop_in_the_middle_do_not_keep_the_memory() {
 fn clients_that_drip_or_take_no_answers_do_not_hold_up_others() {
     for greedy in [(WRITE, "drips"), (READ, "takes no answers")] {
         let served = served(Limits { pause: LONG, ..Limits::default() });
-        let mut clients: Vec<_> = (0..20).map(|_| Client::transmitting(&served.socket(), "told")).collect();
+        let mut clients: Vec<_> = (0..20).map(|_| Client::transmitting(&served.socket(), "scripted")).collect();
         for client in &mut clients {
             for _ in 0..4 {
                 client.request(greedy.0, 0, 32 << 20);
             }
         }
-        let mut other = Client::transmitting(&served.socket(), "told");
+        let mut other = Client::transmitting(&served.socket(), "scripted");
         for _ in 0..20 {
             for client in clients.iter_mut().filter(|_| greedy.0 == WRITE) {
                 client.send(&[1; 16]).expect("it listens");
@@ -219,7 +221,7 @@ fn clients_that_drip_or_take_no_answers_do_not_hold_up_others() {
 #[test]
 fn a_client_that_takes_no_answers_is_let_go() {
     let served = served(SHORT);
-    for export in ["memory", "told"] {
+    for export in ["memory", "scripted"] {
         let mut client = Client::transmitting(&served.socket(), export);
         // Until nothing more fits, or the server has closed it.
         client.0.set_write_timeout(Some(Duration::from_secs(2))).expect("a socket");
@@ -232,7 +234,7 @@ fn a_client_that_takes_no_answers_is_let_go() {
 #[test]
 fn a_client_that_closes_in_the_middle_of_everything_harms_nobody() {
     let served = served(Limits::default());
-    for export in ["memory", "told"] {
+    for export in ["memory", "scripted"] {
         for cut in [1, 27, 28, 29, 28 + 4096, 28 + 4096 + 28] {
             let mut client = Client::transmitting(&served.socket(), export);
             let bytes = [request(0, WRITE, 0, 4096), vec![7; 4096], request(0, READ, 0, 1 << 20)].concat();
@@ -260,7 +262,7 @@ fn a_hundred_connections_are_as_many_as_allowed() {
 #[test]
 fn a_silent_client_keeps_its_connection() {
     let served = served(SHORT);
-    let mut client = Client::transmitting(&served.socket(), "told");
+    let mut client = Client::transmitting(&served.socket(), "scripted");
     std::thread::sleep(SHORT.pause * 3);
     client.request(READ, 0, 512);
     assert_eq!(client.error(), 0);

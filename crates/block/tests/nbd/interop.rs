@@ -10,7 +10,7 @@ use umbrella_block::memory::Memory;
 use umbrella_block::serve::nbd::{Address, Export, Exports, Limits, Server};
 use umbrella_units::ByteSize;
 
-use super::devices::{Served, ServedFile, Told};
+use super::devices::{ScriptedMemory, Served, ServedFile};
 use super::support::{noise, run};
 
 const SIZE: usize = 24 << 20;
@@ -40,7 +40,7 @@ fn nbdinfo_sees_what_an_export_is_and_can() {
 #[test]
 fn nbdinfo_lists_every_export_with_its_description() {
     let size = ByteSize(1 << 20);
-    let mut disk = Told::new(size);
+    let mut disk = ScriptedMemory::new(size);
     disk.geometry.rotational = true;
     let exports = vec![
         Export::new("first", Arc::new(disk)).described("the first one"),
@@ -113,9 +113,9 @@ fn nbdcopy_copies_a_file_with_direct_io() {
 
 #[test]
 fn nbdcopy_copies_a_device_that_several_threads_call() {
-    let told = Arc::new(Told::new(ByteSize(SIZE as u64)));
-    let served = Served::of(Arc::clone(&told) as _);
-    copies_both_ways(&served, &vec![0; SIZE], || told.memory.to_bytes());
+    let scripted = Arc::new(ScriptedMemory::new(ByteSize(SIZE as u64)));
+    let served = Served::of(Arc::clone(&scripted) as _);
+    copies_both_ways(&served, &vec![0; SIZE], || scripted.memory.to_bytes());
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn fio_verifies_a_file_with_direct_io() {
 
 #[test]
 fn fio_verifies_a_device_that_several_threads_call() {
-    fio_verifies(&Served::of(Arc::new(Told::new(ByteSize(SIZE as u64)))));
+    fio_verifies(&Served::of(Arc::new(ScriptedMemory::new(ByteSize(SIZE as u64)))));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use umbrella_block::memory::Memory;
 use umbrella_block::serve::nbd::{Export, Limits};
 use umbrella_units::ByteSize;
 
-use super::devices::{Served, ServedFile, Told};
+use super::devices::{ScriptedMemory, Served, ServedFile};
 use super::support::{noise, run};
 
 const SIZE: usize = 1 << 20;
@@ -127,8 +127,8 @@ assert h.pread(512, 1048064)
 
 #[test]
 fn what_is_not_whole_blocks_is_refused() {
-    let told = Arc::new(Told::with_blocks(ByteSize(SIZE as u64), 4096));
-    let served = Served::of(Arc::clone(&told) as _);
+    let scripted = Arc::new(ScriptedMemory::with_blocks(ByteSize(SIZE as u64), 4096));
+    let served = Served::of(Arc::clone(&scripted) as _);
     script(
         &served,
         "",
@@ -142,7 +142,7 @@ h.pwrite(b'x' * 4096, 4096)
 assert h.pread(4096, 4096) == b'x' * 4096
 ",
     );
-    assert!(told.memory.to_bytes()[..4096] == [0; 4096]);
+    assert!(scripted.memory.to_bytes()[..4096] == [0; 4096]);
 }
 
 #[test]
@@ -195,10 +195,10 @@ fails(errno.ENOTSUP, h.zero, 4096, 8192, nbd.CMD_FLAG_FAST_ZERO | nbd.CMD_FLAG_N
 }
 
 #[test]
-fn a_failed_flush_is_an_io_error_and_reads_go_on() {
-    let told = Arc::new(Told::new(ByteSize(SIZE as u64)));
-    let served = Served::of(Arc::clone(&told) as _);
-    told.fails_flushes.store(true, Ordering::Relaxed);
+fn a_failed_flush_is_an_io_error_and_reads_continue() {
+    let scripted = Arc::new(ScriptedMemory::new(ByteSize(SIZE as u64)));
+    let served = Served::of(Arc::clone(&scripted) as _);
+    scripted.fails_flushes.store(true, Ordering::Relaxed);
     script(
         &served,
         "",
@@ -214,8 +214,8 @@ assert h.pread(512, 0) == b'x' * 512
 
 #[test]
 fn fua_reaches_the_device() {
-    let told = Arc::new(Told::new(ByteSize(SIZE as u64)));
-    let served = Served::of(Arc::clone(&told) as _);
+    let scripted = Arc::new(ScriptedMemory::new(ByteSize(SIZE as u64)));
+    let served = Served::of(Arc::clone(&scripted) as _);
     script(
         &served,
         "",
@@ -225,14 +225,14 @@ h.pwrite(b'x' * 512, 0, nbd.CMD_FLAG_FUA)
 h.zero(512, 0, nbd.CMD_FLAG_FUA)
 ",
     );
-    assert_eq!(told.writes_through.load(Ordering::Relaxed), 2);
-    assert_eq!(told.flushes.load(Ordering::Relaxed), 0, "FUA is not a flush");
+    assert_eq!(scripted.writes_through.load(Ordering::Relaxed), 2);
+    assert_eq!(scripted.flushes.load(Ordering::Relaxed), 0, "FUA is not a flush");
 }
 
 #[test]
 fn what_one_connection_writes_another_reads_and_flushes() {
-    let told = Arc::new(Told::new(ByteSize(SIZE as u64)));
-    let served = Served::of(Arc::clone(&told) as _);
+    let scripted = Arc::new(ScriptedMemory::new(ByteSize(SIZE as u64)));
+    let served = Served::of(Arc::clone(&scripted) as _);
     let second = format!(
         "
 assert h.can_multi_conn()
@@ -248,13 +248,13 @@ other.shutdown()
         served.uri("")
     );
     script(&served, "", &second);
-    assert_eq!(told.flushes.load(Ordering::Relaxed), 1);
+    assert_eq!(scripted.flushes.load(Ordering::Relaxed), 1);
 }
 
 #[test]
 fn many_requests_under_way_are_each_answered_once() {
-    let told = Arc::new(Told::new(ByteSize(16 << 20)));
-    for served in [Served::of(Arc::clone(&told) as _), ServedFile::new(&vec![0; 16 << 20]).served] {
+    let scripted = Arc::new(ScriptedMemory::new(ByteSize(16 << 20)));
+    for served in [Served::of(Arc::clone(&scripted) as _), ServedFile::new(&vec![0; 16 << 20]).served] {
         script(
             &served,
             "",

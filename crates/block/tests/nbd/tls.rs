@@ -313,18 +313,18 @@ fn a_stop_ends_encrypted_connections() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_told() {
+fn certificates_that_cannot_be_used_are_reported() {
     let certificates = Certificates::new();
-    let told = |check: bool| Tls::load(certificates.folder(), check).expect_err("they cannot be used").to_string();
+    let reported = |check: bool| Tls::load(certificates.folder(), check).expect_err("they cannot be used").to_string();
     let file = |name: &str| certificates.folder().join(name);
     fs::write(file("ca-cert.pem"), "").expect("a file");
-    assert!(told(true).contains("ca-cert.pem: it holds no certificate"), "{}", told(true));
+    assert!(reported(true).contains("ca-cert.pem: it holds no certificate"), "{}", reported(true));
     assert!(Tls::load(certificates.folder(), false).is_ok(), "who checks nobody needs no authority");
     fs::copy(file("client-key.pem"), file("server-key.pem")).expect("a copy");
-    assert!(matches!(Tls::load(certificates.folder(), false), Err(TlsError::Unusable { .. })), "{}", told(false));
+    assert!(matches!(Tls::load(certificates.folder(), false), Err(TlsError::Unusable { .. })), "{}", reported(false));
     fs::write(file("server-key.pem"), "hello").expect("a file");
-    assert!(told(false).contains("server-key.pem: "), "{}", told(false));
+    assert!(reported(false).contains("server-key.pem: "), "{}", reported(false));
     fs::remove_file(file("server-cert.pem")).expect("it is there");
-    assert!(told(false).contains("server-cert.pem: No such file"), "{}", told(false));
-    assert!(told(false).contains("TLS needs server-cert.pem and server-key.pem"));
+    assert!(reported(false).contains("server-cert.pem: No such file"), "{}", reported(false));
+    assert!(reported(false).contains("TLS needs server-cert.pem and server-key.pem"));
 }

@@ -54,10 +54,10 @@ impl Daemon {
                 return Ok(answer);
             }
             if let Some(status) = self.ended()? {
-                bail!("{} ended at once ({status}): {}", self.what, self.last_words());
+                bail!("{} ended at once ({status}): {}", self.what, self.log_tail());
             }
             if begin.elapsed() > START {
-                bail!("{} was not ready after {} s: {}", self.what, START.as_secs(), self.last_words());
+                bail!("{} was not ready after {} s: {}", self.what, START.as_secs(), self.log_tail());
             }
             thread::sleep(Duration::from_millis(10));
         }
@@ -69,7 +69,7 @@ impl Daemon {
     }
 
     /// The end of its log.
-    pub(crate) fn last_words(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(4).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("; ")
@@ -85,9 +85,9 @@ impl Daemon {
         }
         let in_time = self.wait()?;
         match before {
-            Some(status) => bail!("{} died ({status}): {}", self.what, self.last_words()),
+            Some(status) => bail!("{} died ({status}): {}", self.what, self.log_tail()),
             None if !in_time => {
-                bail!("{} did not end within {} s: {}", self.what, STOP.as_secs(), self.last_words())
+                bail!("{} did not end within {} s: {}", self.what, STOP.as_secs(), self.log_tail())
             }
             None => Ok(()),
         }

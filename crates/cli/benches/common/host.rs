@@ -213,7 +213,7 @@ pub(crate) fn memory_available() -> u64 {
         .map_or(0, |kib| kib << 10)
 }
 
-/// Of the last minute: other work on the machine makes every figure worse.
+/// The load of the last minute: other work on the machine makes every figure worse.
 pub(crate) fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)

@@ -35,7 +35,7 @@ pub(crate) struct Group {
     pub(crate) rules: Rules,
     /// Rows about rules: only where there are any, and native to compare with.
     pub(crate) about_rules: bool,
-    /// Of the UmbrellaFS dissertation: only where it is asked for (`--only papers`).
+    /// From the UmbrellaFS dissertation; runs only if asked for (`--only papers`).
     pub(crate) of_paper: bool,
     /// Adds a sample for each row; what it has added before an error counts.
     pub(crate) work: fn(&Lab, &Stack, &mut Samples) -> Result<()>,

@@ -114,7 +114,7 @@ impl EmulatedDisk {
             thread::sleep(AGAIN);
         }
         detached?;
-        ensure!(self.daemon.wait()?, "the disk's daemon did not end: {}", self.daemon.last_words());
+        ensure!(self.daemon.wait()?, "the disk's daemon did not end: {}", self.daemon.log_tail());
         Ok(())
     }
 }

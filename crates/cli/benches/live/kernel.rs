@@ -40,7 +40,7 @@ pub(crate) const FOREGROUND: u64 = 40;
 /// the kernel out of the way.
 const OUT_OF_THE_WAY: u64 = 2;
 
-/// Who orders write-back.
+/// What orders write-back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OrderedBy {
     Kernel,
@@ -110,7 +110,7 @@ impl Keeper {
         if own_limits {
             // Of earlier runs: what is promised to one device is not there for another.
             for device in self.devices.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                lift(&bdi(device))?;
+                lift_limits(&bdi(device))?;
             }
             write_vm("dirty_ratio", &FOREGROUND.to_string())?;
             write_vm("dirty_background_ratio", &BACKGROUND.to_string())?;
@@ -166,7 +166,7 @@ fn bdi(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("bdi")
 }
 
-fn lift(bdi: &Path) -> Result<()> {
+fn lift_limits(bdi: &Path) -> Result<()> {
     NO_LIMIT.iter().try_for_each(|(name, value)| write(&bdi.join(name), value))
 }
 

@@ -77,8 +77,8 @@ impl Dbench {
         let output = host::run(&mut command)?;
         let text = String::from_utf8_lossy(&output.stdout);
         let line =
-            text.lines().find_map(|line| line.strip_prefix("Throughput ")).context("dbench told no throughput")?;
-        let rate: f64 = line.split(' ').next().unwrap_or_default().parse().context("dbench told no number")?;
+            text.lines().find_map(|line| line.strip_prefix("Throughput ")).context("dbench printed no throughput")?;
+        let rate: f64 = line.split(' ').next().unwrap_or_default().parse().context("dbench printed no number")?;
         ensure!(rate > 0.0, "dbench did nothing");
         Ok(rate * seconds as f64 / 1000.0)
     }
@@ -135,7 +135,7 @@ fn run_until(command: &mut Command, input: &str, mark: &str, look: impl FnOnce()
     }
     let pidfd = host::watch(&child)?;
     let looked = if printed.contains(mark) {
-        // It has ended already, or does not go on.
+        // It has ended already, or does not continue.
         let _ = pidfd_send_signal(&pidfd, Signal::STOP);
         look()
     } else {

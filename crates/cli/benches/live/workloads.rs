@@ -138,7 +138,7 @@ pub(crate) const CHANGING: FileId = FileId(3);
 /// makes one anew or deletes one.
 #[derive(Debug)]
 pub(crate) struct TwoSets {
-    /// Of each set, in the beginning.
+    /// Files of each set at the start.
     files: u64,
     prepared: u64,
     transactions: u64,

@@ -60,18 +60,18 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_a_disk_is_told_with_the_command_that_helps() {
+    fn an_error_of_a_disk_is_reported_with_the_command_that_helps() {
         let plain = anyhow::Error::from(no_superblock());
-        let told = |error: &anyhow::Error| {
-            advice(error).is_some_and(|told| told.starts_with("`umbrella disk create` makes one;"))
+        let reported = |error: &anyhow::Error| {
+            advice(error).is_some_and(|reported| reported.starts_with("`umbrella disk create` makes one;"))
         };
-        assert!(told(&plain));
-        assert!(told(&plain.context("the flash")));
+        assert!(reported(&plain));
+        assert!(reported(&plain.context("the flash")));
         assert_eq!(advice(&anyhow::anyhow!("something else")), None);
     }
 
     #[test]
-    fn so_is_one_that_stands_for_an_error_of_a_device() {
+    fn an_error_that_wraps_one_of_a_device_is_reported_with_the_command_that_helps() {
         let lost = LogStoreError::Lost { device: "d".to_owned(), block: BlockNo(3) };
         let error = BlockError::io(&"d".into(), Operation::Read, None, io::Error::other(lost));
         assert_eq!(advice(&error.into()), Some("`umbrella disk salvage` copies what is left".to_owned()));

@@ -58,7 +58,7 @@ struct ConfigReport {
     config: String,
     /// The configuration has no errors.
     ok: bool,
-    /// Branches that could not be used just now: `mount` would stop, or go on without those that are optional.
+    /// Branches that could not be used just now: `mount` would stop, or continue without those that are optional.
     missing: Vec<String>,
     errors: Vec<ErrorReport>,
     warnings: Vec<ErrorReport>,

@@ -302,8 +302,8 @@ impl Deduplicator<'_> {
     }
 
     fn print_event(&self, event: &Event) -> anyhow::Result<()> {
-        let told = if self.wanted.json { output::json_line(event) } else { output::line(&event.text()) };
-        Ok(told?)
+        let reported = if self.wanted.json { output::json_line(event) } else { output::line(&event.text()) };
+        Ok(reported?)
     }
 
     fn finish(self) -> anyhow::Result<ExitCode> {

@@ -83,7 +83,7 @@ pub(super) fn survey(config: &Config, contents: Contents, show: Show) -> anyhow:
     Ok(totals)
 }
 
-/// What is shown while the walk goes on.
+/// What is shown while the walk continues.
 struct SurveyDisplay {
     bar: ProgressBar,
     show: Show,

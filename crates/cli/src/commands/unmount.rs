@@ -23,7 +23,7 @@ use crate::{ending, mounts, output, render};
 /// How long a daemon that is to be forced may take to do it by itself.
 const FORCED_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the mount may stay after the daemon said that it goes.
-const FAREWELL: Duration = Duration::from_secs(30);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Unmount a pool: finish or drop the relocation under way, then unmount.
 #[derive(Debug, Args)]
@@ -124,7 +124,7 @@ fn process_of(client: &Client) -> Option<OwnedFd> {
 
 /// Waits until the tree is away and the daemon has ended, so that a mount right after this one finds the branches free.
 fn wait_until_gone(mount: &Path, daemon: Option<OwnedFd>) -> anyhow::Result<()> {
-    let deadline = Instant::now() + FAREWELL;
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     while mounts::at(mount).is_some_and(|mounted| mounted.is_pool()) {
         if Instant::now() > deadline {
             let shown = visible_path(mount);
@@ -133,7 +133,7 @@ fn wait_until_gone(mount: &Path, daemon: Option<OwnedFd>) -> anyhow::Result<()> 
         std::thread::sleep(Duration::from_millis(10));
     }
     let Some(daemon) = daemon else { return Ok(()) };
-    let left = Timespec { tv_sec: FAREWELL.as_secs() as i64, tv_nsec: 0 };
+    let left = Timespec { tv_sec: EXIT_TIMEOUT.as_secs() as i64, tv_nsec: 0 };
     let ended =
         poll(&mut [PollFd::new(&daemon, PollFlags::IN)], Some(&left)).context("waiting for the daemon to end")?;
     if ended == 0 {

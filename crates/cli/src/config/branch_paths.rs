@@ -1,6 +1,6 @@
 //! Where the branches of one `[[branch]]` lie: at its path, or at each directory that the pattern of its path matches.
 //!
-//! A pattern stands in the last component. Branches that the pool remembers at a matching path belong to it too, even
+//! A pattern is in the last component. Branches that the pool remembers at a matching path belong to it too, even
 //! while the directory is not there: a disk that is missing is offline, not forgotten.
 
 use std::ops::Range;

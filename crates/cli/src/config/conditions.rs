@@ -405,7 +405,7 @@ fn extension(c: &mut Conversion, given: &Spanned<Names>) -> Option<Condition> {
     Some(Condition::Extension { any_of, negated })
 }
 
-/// A word and where it stands.
+/// A word and where it is.
 type SpannedString = (Range<usize>, String);
 
 /// Words that are all wanted or (with `!=`) all unwanted.

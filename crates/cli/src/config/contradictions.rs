@@ -14,7 +14,7 @@ use super::notice::{Notice, SpannedNotice};
 /// All of a thing, in thousandths of a percent.
 const WHOLE: u32 = 100_000;
 
-/// Of all rules and fill levels.
+/// The contradictions of all rules and fill levels.
 pub(super) fn findings(config: &Config) -> Vec<SpannedNotice> {
     let mut findings = Vec::new();
     for (rule, span) in config.spec.rules.rules.iter().zip(&config.spans.rules) {

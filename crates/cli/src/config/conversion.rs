@@ -19,7 +19,7 @@ const DEFAULT_PROBE: Duration = Duration::from_secs(5);
 /// What conversion works with: the text, what went wrong so far, and the names of branches and groups.
 pub(super) struct Conversion {
     pub(super) complaints: Complaints,
-    /// Each branch's name, and the line that it stands in.
+    /// Each branch's name, and the line that it is in.
     pub(super) branches: Vec<(String, usize)>,
     /// Whether each branch's own table has `min_free`.
     pub(super) says_min_free: Vec<bool>,
@@ -41,7 +41,7 @@ impl Conversion {
         self.complaints.source.place(span.start).line
     }
 
-    /// A list of names of branches and groups: known, not empty, none twice. `words` may stand in it too.
+    /// A list of names of branches and groups: known, not empty, none twice. `words` may be in it too.
     pub(super) fn branch_list(&mut self, names: &Spanned<Names>, words: &[&str]) -> Vec<String> {
         let named = all_names(names);
         if named.is_empty() {

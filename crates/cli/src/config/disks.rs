@@ -21,7 +21,7 @@ use umbrella_units::{Amount, ByteSize};
 use super::notice::{Notice, Reads, SpannedNotice, TIMEOUT};
 use super::problem::{ConfigErrors, Located, Problem};
 use super::seen::{Failure, Id, PathFacts};
-use super::{Config, contradictions, odd_rules};
+use super::{Config, contradictions, suspicious_rules};
 use crate::mounts::{self, PathLocality};
 use crate::probe::{self, ProbeKind, Resolved};
 use crate::text::quoted;
@@ -169,7 +169,7 @@ fn overlaps(config: &Config, mount: &PathFacts, branches: &[PathFacts]) -> Vec<L
         };
         errors.push(Located { problem, span: config.spans.mount.clone() });
     }
-    // Programs that use it would go on behind the pool.
+    // Programs that use it would bypass the pool.
     if let Some(mounted) = mounts::at(&mount.resolved).filter(|it| it.kind.starts_with("fuse") && !it.is_pool()) {
         let problem = Problem::MountTaken { mount: mount.resolved.clone(), kind: mounted.kind };
         errors.push(Located { problem, span: config.spans.mount.clone() });
@@ -260,10 +260,10 @@ fn findings(config: &Config, mount: &PathFacts, seen: &[PathFacts]) -> Vec<Spann
             devices.insert(device, &branch.name);
         }
     }
-    findings.extend(odd_rules::findings(config));
+    findings.extend(suspicious_rules::findings(config));
     findings.extend(contradictions::findings(config));
-    findings.extend(odd_rules::idle_evicts(config));
-    findings.extend(odd_rules::unnoted_reads(config, seen));
+    findings.extend(suspicious_rules::idle_evicts(config));
+    findings.extend(suspicious_rules::unnoted_reads(config, seen));
     findings.extend(staging_finding(config));
     findings.sort_by_key(|finding| finding.span.start);
     findings
@@ -324,11 +324,11 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
         PathLocality::Here => StagingSeen::of(&path, look),
         PathLocality::Away { path, .. } => probe::inspect_path(look, &path, TIMEOUT).unwrap_or_else(|| {
             let silence = mounts::describe_unresponsive(&path).unwrap_or_else(|| "cannot be checked".to_owned());
-            StagingSeen { obstacle: Some(format!("it {silence}")), is_on_disk: false }
+            StagingSeen { unusable_reason: Some(format!("it {silence}")), is_on_disk: false }
         }),
     };
     let notice = match seen {
-        StagingSeen { obstacle: Some(reason), .. } => Notice::Staging { path, reason },
+        StagingSeen { unusable_reason: Some(reason), .. } => Notice::Staging { path, reason },
         StagingSeen { is_on_disk: true, .. } => Notice::StagingOnDisk { path },
         StagingSeen { .. } => return None,
     };
@@ -338,7 +338,7 @@ fn staging_finding(config: &Config) -> Option<SpannedNotice> {
 /// What was seen of the path of a staging area.
 #[derive(Debug, Serialize, Deserialize)]
 struct StagingSeen {
-    obstacle: Option<String>,
+    unusable_reason: Option<String>,
     is_on_disk: bool,
 }
 
@@ -347,7 +347,7 @@ impl StagingSeen {
         let volatile = look == ProbeKind::VolatileStaging;
         let spec = StagingSpec { path: Some(path.to_owned()), volatile, ..StagingSpec::default() };
         let is_on_disk = !volatile && device_of(path).is_some_and(|device| is_disk(&device));
-        StagingSeen { obstacle: staging_obstacle(&spec), is_on_disk }
+        StagingSeen { unusable_reason: staging_obstacle(&spec), is_on_disk }
     }
 }
 

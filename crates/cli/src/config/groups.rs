@@ -45,7 +45,7 @@ pub(super) fn names(c: &mut Conversion, files: &[Spanned<GroupFile>]) {
     }
 }
 
-/// Converts every group; those that cannot be are complained about where their mistake stands.
+/// Converts every group; those that cannot be are complained about where their mistake is.
 pub(super) fn groups(c: &mut Conversion, files: &[Spanned<GroupFile>]) -> Vec<GroupSpec> {
     let groups: Vec<GroupSpec> = files.iter().map(|file| group(c, file.get_ref())).collect();
     if !c.complaints.is_empty() {
@@ -147,7 +147,7 @@ fn together(c: &mut Conversion, patterns: &Spanned<Patterns>) -> Vec<String> {
     }
 }
 
-/// Where a mistake of a group stands.
+/// Where a mistake of a group is.
 fn span_of(files: &[Spanned<GroupFile>], error: &RuleError) -> Range<usize> {
     let of = |group: &str| files.iter().map(Spanned::get_ref).find(|file| file.name.get_ref() == group);
     let item_at = |group: &str, item: &str| {

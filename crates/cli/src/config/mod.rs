@@ -22,13 +22,13 @@ mod evict;
 mod file;
 mod groups;
 mod notice;
-mod odd_rules;
 pub(crate) mod outline;
 mod problem;
 mod rules;
 pub(crate) mod save;
 mod seen;
 mod source;
+mod suspicious_rules;
 #[cfg(test)]
 mod tests;
 mod treatment;
@@ -79,7 +79,7 @@ impl Config {
         Rules::compile(&self.spec.rules, &ids(self.spec.branches.iter().map(|branch| &branch.name)))
     }
 
-    /// Where a rule, or a pattern of the name table, stands.
+    /// Where a rule, or a pattern of the name table, is.
     pub(crate) fn span_of_rule(&self, name: &str) -> Range<usize> {
         let rule = self.spec.rules.rules.iter().position(|rule| rule.name == name);
         let span = rule.and_then(|index| self.spans.rules.get(index)).or_else(|| self.spans.globs.get(name));
@@ -92,7 +92,7 @@ fn ids<'a>(names: impl Iterator<Item = &'a String>) -> Vec<(String, BranchId)> {
     names.cloned().zip((0..=u16::MAX).map(BranchId)).collect()
 }
 
-/// Where things stand in the text.
+/// Where things are in the text.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
     /// The value of `mount`.

@@ -17,7 +17,7 @@ use crate::text::{quoted, quoted_list, visible_path};
 /// No longer than this for all paths together.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Something odd that is no error, and where it stands.
+/// Something odd that is no error, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpannedNotice {
     pub(crate) span: Range<usize>,
@@ -87,8 +87,7 @@ pub(crate) enum Notice {
     )]
     PlainAtFirst { name: String, path: PathBuf },
     #[error(
-        "branch {}: min_free is {min_free}, but the whole branch has {total}: it gets no new files while another \
-        branch of its list has room; write a smaller min_free",
+        "branch {}: min_free is {min_free}, but the whole branch has {total}, so it gets new files last; write a smaller min_free",
         quoted(name)
     )]
     MinFreeTooLarge { name: String, min_free: Amount, total: ByteSize },
@@ -156,8 +155,7 @@ pub(crate) enum Notice {
     )]
     EvictIntoOwnGroup { of: String, group: String },
     #[error(
-        "evict of {}: no file can ever leave, because no list names another branch for it; add one to the lists of \
-        rules, to `default` or to `to`",
+        "evict of {}: no file can ever leave, because no list names another branch; add one to a list of a rule, `default` or `to`",
         quoted(of)
     )]
     EvictIdle { of: String },
@@ -190,8 +188,7 @@ pub(crate) enum Notice {
     )]
     GlobOfDirectory { glob: String, meant: String },
     #[error(
-        "the staging area {} is on a disk, so new files are written twice; leave out volatile = false, which is for \
-        memory that keeps its contents",
+        "the staging area {} is on a disk, so new files are written twice; leave out volatile = false",
         visible_path(path)
     )]
     StagingOnDisk { path: PathBuf },
@@ -221,12 +218,12 @@ impl SpannedNotice {
         }
     }
 
-    /// Whether it speaks of a branch that a daemon left hidden.
+    /// Whether it refers to a branch that a daemon left hidden.
     pub(crate) fn is_left_hidden(&self) -> bool {
         matches!(self.notice, Notice::LeftHidden { .. })
     }
 
-    /// Whether it speaks of the mount point.
+    /// Whether it refers to the mount point.
     pub(crate) fn is_of_mount_point(&self) -> bool {
         matches!(
             self.notice,
@@ -293,8 +290,7 @@ impl fmt::Display for Unnoted {
         match self.reads {
             Reads::Relative => write!(
                 f,
-                "mounted relatime: {branches}; there a read updates the access time only once a day, too rarely for \
-                this; mount with strictatime, or write \"1d\" or more"
+                "mounted relatime: {branches}; there a read updates the access time only once a day; mount with strictatime, or write \"1d\" or more"
             ),
             Reads::Unnoted | Reads::Strict => write!(
                 f,

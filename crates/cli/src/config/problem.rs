@@ -144,10 +144,7 @@ pub(crate) enum Problem {
     RuleWithoutTo { branches: Vec<String> },
     #[error("{key:?} of a name table belongs inside each pattern: {{ glob = \"/**\", {key} = ... }}")]
     KeyBesideMatch { key: &'static str },
-    #[error(
-        "a second name table; the first is at line {first_line}. A pool has only one, because the longest match of \
-        all patterns decides: put these patterns there"
-    )]
+    #[error("a second name table; the first is at line {first_line}: put these patterns there")]
     SecondNameTable { first_line: usize },
     #[error("the pattern {} is in the name table twice; the first is at line {first_line}", quoted(glob))]
     DuplicateGlob { glob: String, first_line: usize },
@@ -205,8 +202,7 @@ pub(crate) enum Problem {
     #[error("mode: {value:04o} has bits outside bits = {mask:04o}, so it never matches")]
     OutsideMask { value: u32, mask: u32 },
     #[error(
-        "hysteresis has no effect here: it needs a condition on size, on an age (atime, mtime, ctime, btime) or on \
-        space (free, used) in the same rule"
+        "hysteresis has no effect here: it needs a condition on size, age (atime, mtime, ctime, btime) or space (free, used) in the same rule"
     )]
     BandWithoutThreshold,
     #[error(
@@ -366,7 +362,7 @@ pub(crate) struct ErrorReport {
     pub(crate) line: Option<usize>,
     /// From 1, in characters.
     pub(crate) column: Option<usize>,
-    /// What is wrong.
+    /// The cause.
     pub(crate) message: String,
 }
 
@@ -445,7 +441,7 @@ impl fmt::Display for ErrorReport {
         if let (Some(line), Some(column)) = (self.line, self.column) {
             write!(f, ":{line}:{column}")?;
         }
-        // Values of the file may stand in it.
+        // Values of the file may be in it.
         write!(f, ": {}", text::visible(&self.message))
     }
 }

@@ -23,7 +23,7 @@ pub(super) fn read(c: &mut Conversion, file: &RuleFile) -> Treatment {
     }
 }
 
-/// Where the first key stands that says how files are treated, and its name.
+/// Where the first key is that says how files are treated, and its name.
 pub(super) fn first_key(file: &RuleFile) -> Option<(&'static str, Range<usize>)> {
     let keys = [
         file.staging.as_ref().map(|value| ("staging", value.span())),

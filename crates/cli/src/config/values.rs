@@ -102,7 +102,7 @@ pub(super) fn comparison(text: &str) -> (Comparison, &str) {
         .unwrap_or((Comparison::Equal, text))
 }
 
-/// Every value with its place; one value stands where the whole does.
+/// Every value with its place; a single value has the place of the whole.
 pub(super) fn all_values(values: &Spanned<Values>) -> Vec<(Range<usize>, &Scalar)> {
     each_value(values.get_ref(), values.span())
 }

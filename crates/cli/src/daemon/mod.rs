@@ -3,7 +3,7 @@
 //!
 //! Starting afresh rather than forking keeps threads, locks and open files of the starter out of the daemon. The pipe
 //! carries one line of JSON. When the starter is gone before a pool's daemon is ready, that daemon ends again, since
-//! nobody waits for it. A disk's daemon goes on.
+//! no caller waits for it. A disk's daemon continues.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -35,9 +35,9 @@ pub(crate) struct Sources {
     pub(crate) log: Option<LogStoreStats>,
     /// What this machine asked of the disk that is attached to it.
     pub(crate) here: Traffic,
-    /// Of an emulated disk.
+    /// The figures of an emulated disk.
     pub(crate) disk: Option<Meter>,
-    /// Of emulated flash.
+    /// The figures of emulated flash.
     pub(crate) flash: Option<Meter>,
     /// Reads of the disk that failed.
     pub(crate) disk_failed_reads: u64,

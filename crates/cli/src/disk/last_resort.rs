@@ -13,7 +13,7 @@ use crate::config::disk::{CacheSpec, DeviceSpec, DiskSpec};
 use crate::output::reasons;
 
 /// Brings the undamaged part of a damaged log to the disk; says what is lost.
-pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<Detached> {
+pub(crate) fn salvage(spec: &DiskSpec, report: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<Detached> {
     let cache = flash_of(spec)?;
     let (disk, flash) = (half(&spec.disk, Access::ReadWrite)?, half(&cache.flash, Access::ReadWrite)?);
     let name = spec.name.to_string();
@@ -38,7 +38,7 @@ pub(crate) fn salvage(spec: &DiskSpec, tell: &mut dyn FnMut(&Progress) -> bool) 
     };
     let (lost, total) = (salvage.losses(), salvage.cached());
     salvage
-        .detach(|done| tell(&Progress { done, total, ending: false }))
+        .detach(|done| report(&Progress { done, total, ending: false }))
         .context("writing the intact data to the disk")?;
     remembered::remove(&spec.disk);
     Ok(Detached {

@@ -85,12 +85,12 @@ impl Log {
         self.store.is_read_only()
     }
 
-    /// What it did, and how it stands.
+    /// Its counters and its state.
     pub(crate) fn stats(&self) -> LogStoreStats {
         self.store.stats()
     }
 
-    /// How it stands.
+    /// Its state.
     pub(crate) fn status(&self) -> LogStatus {
         let stats = self.stats();
         LogStatus {
@@ -192,12 +192,12 @@ fn is_remainder(device: &dyn BlockDevice, second: &Superblock) -> bool {
 /// Fails if a log store is on a hybrid disk whose configuration does not say so. If only the second superblock is
 /// there, it may be the rest of an earlier store: the disk may then be read, but not written.
 fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> anyhow::Result<()> {
-    let told = "a log store is on it: add [log] to the configuration";
+    let reported = "a log store is on it: add [log] to the configuration";
     let ([first, _], [_, second]) = (copies(device, ANY_SIZE), copies(device, device.geometry().capacity));
     match [first, second] {
-        [Ok(superblock), _] => bail!("{name}, with its flash: {told} ({})", superblock.store),
+        [Ok(superblock), _] => bail!("{name}, with its flash: {reported} ({})", superblock.store),
         [Err(_), Ok(superblock)] if !read_only => bail!(
-            "{name}, with its flash: {told} ({}, only the second superblock is intact); if it is no longer a log \
+            "{name}, with its flash: {reported} ({}, only the second superblock is intact); if it is no longer a log \
             store, serve it --read-only to save what you need",
             superblock.store
         ),

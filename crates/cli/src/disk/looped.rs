@@ -30,8 +30,8 @@ const A_LOOK: Duration = Duration::from_secs(2);
 /// daemon serves.
 pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result<()> {
     let Some(path) = spec.path().and_then(|path| path.canonicalize().ok()) else { return Ok(()) };
-    if let Some(told) = served_backing_of(&path, access) {
-        bail!("{told}");
+    if let Some(reported) = served_backing_of(&path, access) {
+        bail!("{reported}");
     }
     if let Some(device) = loops_on(&path, access).next() {
         let (file, shown) = (visible_path(&path), visible_path(&device));
@@ -46,8 +46,8 @@ pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result
 /// How the data of a device is in use, under whichever of its names; nothing if nobody writes it.
 pub(crate) fn in_use(spec: &DeviceSpec) -> Option<String> {
     let path = spec.path()?.canonicalize().ok()?;
-    if let Some(told) = served_backing_of(&path, Access::ReadOnly) {
-        return Some(told);
+    if let Some(reported) = served_backing_of(&path, Access::ReadOnly) {
+        return Some(reported);
     }
     let shown = visible_path(&path);
     if let Some(device) = loops_on(&path, Access::ReadOnly).find(|device: &PathBuf| is_claimed(device)) {

@@ -22,7 +22,7 @@ pub(crate) fn perhaps_lost(lost: &Losses) -> String {
     )
 }
 
-/// What a pair has lost that goes on without it, in words.
+/// What a pair has lost that continues without it, in words.
 pub(crate) fn skipped(lost: &Losses) -> Option<String> {
     (!lost.at_risk.is_empty()).then(|| {
         let ranges = count(lost.at_risk.len() as u64, "range");

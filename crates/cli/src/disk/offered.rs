@@ -1,4 +1,4 @@
-//! A disk that is open: what it is made of, how it stands, and how it ends.
+//! A disk that is open: what it is made of, its state, and how it ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -229,7 +229,7 @@ impl ServedDisk {
         self.hybrid.as_ref().map(|hybrid| hybrid.stats())
     }
 
-    /// How the flash stands.
+    /// The state of the flash.
     pub(crate) fn cache_status(&self) -> Option<CacheStatus> {
         let (stats, cache) = (self.cache_stats()?, self.spec.cache.as_ref()?);
         Some(CacheStatus {
@@ -278,7 +278,7 @@ impl ServedDisk {
     /// Problems of its devices: reads that failed.
     pub(crate) fn failed_reads(&self) -> Vec<String> {
         let halves = [("the disk", Some(&self.disk)), ("the flash", self.flash.as_ref())];
-        let told = halves.into_iter().filter_map(|(half, part)| {
+        let reported = halves.into_iter().filter_map(|(half, part)| {
             let (name, failed) = (&part?.name, part?.failed_reads()?);
             let reads = count(failed.count, "read");
             Some(format!(
@@ -291,7 +291,7 @@ impl ServedDisk {
             let reads = count(damaged, "read");
             format!("{reads} of the flash failed since it was offered: it did not return what was written (the log names the sectors)")
         });
-        told.chain(damaged).collect()
+        reported.chain(damaged).collect()
     }
 
     /// What is lost by damage, and what is damaged.
@@ -299,8 +299,8 @@ impl ServedDisk {
         if let Some(hybrid) = &self.hybrid {
             let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
             let perhaps = Some(hybrid.perhaps_lost()).filter(|lost| !lost.is_empty()).map(perhaps_lost);
-            let told = skipped(&lost).into_iter().chain(perhaps).collect();
-            return Some((lost, told));
+            let reported = skipped(&lost).into_iter().chain(perhaps).collect();
+            return Some((lost, reported));
         }
         let salvage = self.salvage.as_ref()?;
         let losses = salvage.losses();
@@ -385,7 +385,7 @@ impl ServedDisk {
         }
     }
 
-    /// Ends it; all is on the disk then, and the flash no longer belongs to it. Nobody may use it any more.
+    /// Ends the pair: afterwards all data is on the disk, and the flash no longer belongs to it. No client may use it.
     pub(crate) fn dissolve(mut self) -> anyhow::Result<()> {
         if let Some(log) = self.log.take() {
             log.close()?;

@@ -1,4 +1,4 @@
-//! The two halves of a hybrid disk: what they keep, going on without what is damaged, and ending the pair: what only
+//! The two halves of a hybrid disk: what they keep, continuing without what is damaged, and ending the pair: what only
 //! its flash has goes to the disk.
 
 use std::time::Duration;
@@ -77,7 +77,7 @@ pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -
 pub(crate) fn detach_unserved(
     spec: &DiskSpec,
     flash_is: AtDetach,
-    tell: &mut dyn FnMut(&Progress) -> bool,
+    report: &mut dyn FnMut(&Progress) -> bool,
 ) -> anyhow::Result<(ByteSize, Losses, Losses)> {
     let Some(cache) = &spec.cache else {
         bail!("{} is not served, and has no flash: there is nothing to detach", spec.name)
@@ -90,7 +90,7 @@ pub(crate) fn detach_unserved(
     let opened = Hybrid::open(disk.half(), flash.half(), spindle, cache.settings.options, None);
     match opened {
         Ok(hybrid) => {
-            let drained = drain(&hybrid, tell)?;
+            let drained = drain(&hybrid, report)?;
             let lost = Losses { at_risk: hybrid.lost(), unknown_records: 0 };
             let perhaps_lost = hybrid.perhaps_lost().clone();
             detach_pair(hybrid, spec, flash_is)?;
@@ -106,10 +106,10 @@ pub(crate) fn detach_unserved(
     }
 }
 
-/// Brings all that is on flash to the disk. Returns how much that was; fails when nobody wants to be told any more.
-pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
+/// Brings all that is on flash to the disk. Returns how much that was; fails when no client wants progress any more.
+pub(crate) fn drain(hybrid: &Hybrid, report: &mut dyn FnMut(&Progress) -> bool) -> anyhow::Result<ByteSize> {
     let total = hybrid.stats().cached;
-    let mut told = true;
+    let mut reported = true;
     // It has to be awake for its mark, too.
     hybrid.keep_awake();
     let drained = std::thread::scope(|scope| {
@@ -118,8 +118,9 @@ pub(crate) fn drain(hybrid: &Hybrid, tell: &mut dyn FnMut(&Progress) -> bool) ->
             std::thread::sleep(TELL_EVERY);
             let stats = hybrid.stats();
             let left = if stats.draining { stats.drain_left } else { stats.cached };
-            told = told && tell(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total, ending: false });
-            if !told {
+            reported =
+                reported && report(&Progress { done: ByteSize(total.0.saturating_sub(left.0)), total, ending: false });
+            if !reported {
                 hybrid.stop_drain();
             }
         }

@@ -20,10 +20,10 @@ use crate::mounts;
 use crate::pool;
 use crate::text::{quoted, visible, visible_path};
 
-/// How long a daemon may take to say how its disk stands.
+/// How long a daemon may take to report the state of its disk.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a daemon may take to end after its answer.
-const FAREWELL: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A disk that cannot be found.
 #[derive(Debug, Error)]
@@ -64,7 +64,7 @@ impl Target {
     }
 }
 
-/// The way to the daemon of this very disk, and how it stands.
+/// The way to the daemon of this very disk, and its state.
 pub(crate) fn client_of(spec: &DiskSpec) -> anyhow::Result<(DiskClient, DiskStatus)> {
     let client = DiskClient::new(&control(&spec.name));
     let Answer::Status(status) = client.clone().with_timeout(TIMEOUT).call(&Request::Status)? else {
@@ -119,9 +119,9 @@ pub(crate) fn is_served(name: &DiskName) -> bool {
 }
 
 /// Waits until nobody listens for a disk of that name. A daemon answers just before it ends, and a process that starts
-/// one after that must not take it for one that goes on. Gives up when another process has started one meanwhile.
+/// one after that must not take it for one that continues. Gives up when another process has started one meanwhile.
 pub(crate) fn wait_until_gone(name: &DiskName) {
-    let deadline = Instant::now() + FAREWELL;
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     while is_served(name) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }

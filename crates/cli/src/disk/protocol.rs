@@ -59,7 +59,7 @@ pub(crate) enum AtDetach {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// How it stands.
+    /// Its state.
     Status(Box<DiskStatus>),
     /// What it did, by name.
     Stats {
@@ -86,12 +86,12 @@ pub(crate) struct Progress {
     pub(crate) done: ByteSize,
     /// What there was at the start.
     pub(crate) total: ByteSize,
-    /// The end has begun: it goes on also when nobody waits any more.
+    /// The end has begun: it continues also when nobody waits any more.
     #[serde(default)]
     pub(crate) ending: bool,
 }
 
-/// How a disk stands.
+/// The state of a disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct DiskStatus {
     pub(crate) name: String,
@@ -107,7 +107,7 @@ pub(crate) struct DiskStatus {
     pub(crate) pid: u32,
     pub(crate) version: String,
     pub(crate) uptime_seconds: u64,
-    /// As what this machine has it, `/dev/loop0`.
+    /// The device that it is attached as, `/dev/loop0`.
     pub(crate) device: Option<String>,
     /// Where NBD clients find it.
     pub(crate) listen: Vec<String>,
@@ -139,7 +139,7 @@ pub(crate) enum Motor {
     Changing,
 }
 
-/// How the flash before a disk stands.
+/// The state of the flash before a disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CacheStatus {
     /// Bytes of the log that may not be overwritten.
@@ -147,7 +147,7 @@ pub(crate) struct CacheStatus {
     pub(crate) size: ByteSize,
     /// Bytes of the disk whose newest data is only on flash.
     pub(crate) cached: ByteSize,
-    /// Of them, zeroes, which take no room.
+    /// The zeroes among them, which take no room.
     #[serde(default)]
     pub(crate) cached_zeroes: ByteSize,
     pub(crate) when: String,
@@ -169,7 +169,7 @@ pub(crate) struct BreakEven {
     pub(crate) source: String,
 }
 
-/// How a log store stands.
+/// The state of a log store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LogStatus {
     pub(crate) scheme: String,
@@ -230,7 +230,7 @@ pub(crate) struct Detached {
     pub(crate) outcome: DetachOutcome,
     /// Bytes brought from flash to the disk.
     pub(crate) drained: ByteSize,
-    /// What is lost; nothing when nobody knows.
+    /// What is lost; nothing when that is unknown.
     pub(crate) lost: Option<Losses>,
     /// What is, if the last flush before the disk was opened had been answered.
     #[serde(default, skip_serializing_if = "Losses::is_empty")]
@@ -302,11 +302,11 @@ impl ScrubResult {
     }
 }
 
-/// How the scrubs of a disk stand.
+/// The state of the scrubs of a disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ScrubStatus {
     pub(crate) state: ScrubState,
-    /// Of the one that is running or interrupted.
+    /// Bytes that the running or interrupted one has read.
     pub(crate) read: ByteSize,
     pub(crate) damaged_ranges: u64,
     /// The last one that came to its end.
@@ -319,6 +319,6 @@ pub(crate) struct ScrubStatus {
 pub(crate) enum ScrubState {
     Idle,
     Running,
-    /// It goes on where it was.
+    /// It continues where it was.
     Interrupted,
 }

@@ -1,7 +1,8 @@
 //! Scrubs of a served disk: by hand and by its configuration, one at a time, no faster than they may be.
 //!
 //! How far one is lies in the state directory, `@scrubs/NAME.json`: it is written every ten seconds, so that one that
-//! was interrupted goes on. Between two reads a scrub holds nothing of the disk, which can be taken away at any moment.
+//! was interrupted continues. Between two reads a scrub holds nothing of the disk, which can be taken away at any
+//! moment.
 
 use std::path::PathBuf;
 use std::sync::Weak;
@@ -55,7 +56,7 @@ impl Scrubs {
         Scrubs { name, file, record, turn: Mutex::new(()) }
     }
 
-    /// How they stand.
+    /// Their state.
     pub(crate) fn status(&self) -> ScrubStatus {
         let record = self.record.lock();
         let state = match (&record.begun, self.turn.is_locked()) {
@@ -76,13 +77,13 @@ impl Scrubs {
     }
 
     /// Scrubs a disk, from where the last one was interrupted, or from the beginning if `restart`. Ends early when
-    /// nobody wants to be told any more.
+    /// no client wants progress any more.
     pub(crate) fn run(
         &self,
         disk: &Weak<dyn Scrub>,
         bandwidth: ByteSize,
         restart: bool,
-        tell: &mut dyn FnMut(&Progress) -> bool,
+        report: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<ScrubResult> {
         let name = &self.name;
         let Some(_turn) = self.turn.try_lock() else {
@@ -91,7 +92,7 @@ impl Scrubs {
         let mut scrubbing = self.record.lock().begun.take().filter(|_| !restart).unwrap_or_default();
         // When the next part may be read: a time in which nothing could be read is not made up for.
         let mut due = Instant::now();
-        let (mut saved, mut told) = (due, None::<Instant>);
+        let (mut saved, mut reported) = (due, None::<Instant>);
         let mut buffer = Buffer::default();
         loop {
             let Some(now) = disk.upgrade() else {
@@ -108,11 +109,11 @@ impl Scrubs {
             }
             due = due.max(began) + time_for(read, bandwidth);
             loop {
-                if told.is_none_or(|told| told.elapsed() >= TELL_EVERY) {
-                    told = Some(Instant::now());
+                if reported.is_none_or(|reported| reported.elapsed() >= TELL_EVERY) {
+                    reported = Some(Instant::now());
                     self.record.lock().begun = Some(scrubbing.clone());
                     let progress = Progress { done: scrubbing.read, total: total.max(scrubbing.read), ending: false };
-                    if !tell(&progress) {
+                    if !report(&progress) {
                         self.interrupt(scrubbing);
                         bail!("the scrub of {name} is interrupted; the next one continues where it stopped");
                     }

@@ -74,9 +74,9 @@ pub(crate) fn serve(
         EndReason::Signal => stop(served, AtDetach::Keep),
         EndReason::Detach { flash, requester } => {
             let result = stop(served, flash);
-            let told =
+            let reported =
                 |error| format!("{name} is detached and its daemon has ended, but with an error: {}", reasons(error));
-            requester.done(result.as_ref().copied().map_err(told));
+            requester.done(result.as_ref().copied().map_err(reported));
             result
         }
     };

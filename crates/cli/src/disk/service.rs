@@ -40,7 +40,7 @@ pub(crate) enum EndReason {
     Detach { flash: AtDetach, requester: Requester },
 }
 
-/// The client that requested a detachment. What nobody waits for any more is not done: it would come when nobody
+/// The client that requested a detachment. A request that no client waits for is not done: it would come when no client
 /// expects it.
 pub(crate) struct Requester(Sender<RequesterMessage>);
 
@@ -89,7 +89,7 @@ impl Service for DiskService {
     type Answer = Answer;
     type Progress = Progress;
 
-    fn carry_out(&self, request: Request, tell: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, String> {
+    fn carry_out(&self, request: Request, report: &mut dyn FnMut(&Progress) -> bool) -> Result<Answer, String> {
         let answer = match request {
             Request::Status => self.with_served(|served| Ok(Answer::Status(Box::new(self.status(served))))),
             Request::Stats => self.with_served(|Served { offered, server, attached, .. }| {
@@ -103,8 +103,8 @@ impl Service for DiskService {
                 Ok(Answer::Status(Box::new(self.status(served))))
             }),
             Request::Grow => self.with_served(Served::grow).map(Answer::Grown),
-            Request::Scrub { bandwidth, restart } => self.scrub(bandwidth, restart, tell).map(Answer::Scrubbed),
-            Request::Detach { flash, force } => self.detach(flash, force, tell).map(Answer::Detached),
+            Request::Scrub { bandwidth, restart } => self.scrub(bandwidth, restart, report).map(Answer::Scrubbed),
+            Request::Detach { flash, force } => self.detach(flash, force, report).map(Answer::Detached),
         };
         answer.map_err(|error| reasons(&error))
     }
@@ -212,7 +212,7 @@ impl DiskService {
         &self,
         bandwidth: Option<ByteSize>,
         restart: bool,
-        tell: &mut dyn FnMut(&Progress) -> bool,
+        report: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<ScrubResult> {
         let (scrubbed, bandwidth) = self.with_served(|Served { offered, .. }| {
             let (kind, name) = (offered.kind(), &offered.spec.name);
@@ -224,17 +224,17 @@ impl DiskService {
             };
             Ok((scrubbed, bandwidth.unwrap_or(offered.spec.scrub.bandwidth)))
         })?;
-        self.scrubs.run(&scrubbed, bandwidth, restart, tell)
+        self.scrubs.run(&scrubbed, bandwidth, restart, report)
     }
 
     fn detach(
         &self,
         flash: AtDetach,
         force: bool,
-        tell: &mut dyn FnMut(&Progress) -> bool,
+        report: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<Detached> {
         // One that gave up while nobody answered is not served later.
-        if !tell(&Progress::default()) {
+        if !report(&Progress::default()) {
             bail!("{NOBODY_WAITS}");
         }
         let look = || {
@@ -261,7 +261,7 @@ impl DiskService {
         let has_cache = hybrid.is_some();
         let perhaps_lost = hybrid.as_ref().map(|hybrid| hybrid.perhaps_lost().clone()).unwrap_or_default();
         let drained = match hybrid.as_ref().filter(|_| flash != AtDetach::Keep) {
-            Some(hybrid) => drain(hybrid, tell)?,
+            Some(hybrid) => drain(hybrid, report)?,
             None => ByteSize(0),
         };
         // The damage was found on the way. A user that holds it keeps the disk from ending.
@@ -273,12 +273,12 @@ impl DiskService {
             let pulse = Progress { ending, ..Progress::default() };
             match words.recv_timeout(PULSE) {
                 Ok(RequesterMessage::AreYouThere(reply)) => {
-                    ending = tell(&Progress { ending: true, ..pulse });
+                    ending = report(&Progress { ending: true, ..pulse });
                     let _ = reply.send(ending);
                 }
                 Ok(RequesterMessage::Done(outcome)) => break outcome,
                 Err(RecvTimeoutError::Timeout) => {
-                    tell(&pulse);
+                    report(&pulse);
                 }
                 Err(RecvTimeoutError::Disconnected) => bail!("{name} is already being detached"),
             }

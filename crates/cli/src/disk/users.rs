@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_nobody_else() {
+    fn this_process_is_not_listed_as_another_user() {
         assert_eq!(users_of(Path::new("/dev/does-not-exist")), None);
     }
 }

@@ -140,7 +140,7 @@ mod tests {
         root
     }
 
-    fn told(files: &[(&str, &str)], config: &str) -> Vec<String> {
+    fn reported(files: &[(&str, &str)], config: &str) -> Vec<String> {
         let root = root(files);
         let wanted = BootRequirements {
             config: Path::new(config),
@@ -158,37 +158,40 @@ mod tests {
     const CONFIG: &str = "/etc/umbrella/media.toml";
 
     #[test]
-    fn what_nothing_mounts_at_boot_is_told_how_it_could_be() {
-        assert_eq!(told(&[UNIT], CONFIG), ["systemctl enable umbrella@media"]);
-        assert!(told(&[], "/root/pool.toml")[0].contains("/root/pool.toml  /srv/media  fuse.umbrella"));
+    fn doctor_says_how_to_mount_at_boot_a_branch_that_nothing_mounts() {
+        assert_eq!(reported(&[UNIT], CONFIG), ["systemctl enable umbrella@media"]);
+        assert!(reported(&[], "/root/pool.toml")[0].contains("/root/pool.toml  /srv/media  fuse.umbrella"));
         let comment = ("etc/fstab", "# /root/pool.toml /srv/media fuse.umbrella defaults 0 0\n");
-        assert!(told(&[comment], "/root/pool.toml")[0].contains("/etc/umbrella/NAME.toml"));
+        assert!(reported(&[comment], "/root/pool.toml")[0].contains("/etc/umbrella/NAME.toml"));
     }
 
     #[test]
-    fn a_unit_waits_for_every_branch_or_is_told_which_it_forgets() {
+    fn doctor_names_the_branches_that_a_unit_does_not_wait_for() {
         let drop_in = "etc/systemd/system/umbrella@media.service.d/override.conf";
         let some = (drop_in, "[Unit]\nRequiresMountsFor=/mnt/disk1\n");
-        assert!(told(&[ENABLED, UNIT, some], CONFIG)[0].ends_with("`RequiresMountsFor=/mnt/ssd`"));
+        assert!(reported(&[ENABLED, UNIT, some], CONFIG)[0].ends_with("`RequiresMountsFor=/mnt/ssd`"));
         let all = (drop_in, "[Unit]\nRequiresMountsFor=/mnt/disk1 /mnt/ssd\n");
-        assert_eq!(told(&[ENABLED, UNIT, all], CONFIG), [""; 0]);
-        assert_eq!(told(&[ENABLED, all], CONFIG), ["make install"]);
+        assert_eq!(reported(&[ENABLED, UNIT, all], CONFIG), [""; 0]);
+        assert_eq!(reported(&[ENABLED, all], CONFIG), ["make install"]);
     }
 
     #[test]
-    fn a_line_of_fstab_waits_for_every_branch_or_is_told_which_it_forgets() {
+    fn doctor_names_the_branches_that_a_line_of_fstab_does_not_wait_for() {
         let line = |options: &str| format!("/etc/x.toml /srv/media fuse.umbrella {options} 0 0\n");
         let some = line("nofail,x-systemd.requires-mounts-for=/mnt/disk1");
-        assert!(told(&[("etc/fstab", &some)], "/etc/x.toml")[0].ends_with(": x-systemd.requires-mounts-for=/mnt/ssd"));
+        assert!(
+            reported(&[("etc/fstab", &some)], "/etc/x.toml")[0].ends_with(": x-systemd.requires-mounts-for=/mnt/ssd")
+        );
         let all = line("x-systemd.requires-mounts-for=/mnt/disk1,x-systemd.requires-mounts-for=/mnt/ssd");
-        assert_eq!(told(&[("etc/fstab", &all)], "/etc/x.toml"), [""; 0]);
+        assert_eq!(reported(&[("etc/fstab", &all)], "/etc/x.toml"), [""; 0]);
     }
 
     #[test]
     fn a_pool_that_two_mount_at_boot_is_a_problem() {
         let line = "/etc/umbrella/media.toml /srv/media fuse.umbrella defaults 0 0\n";
         assert!(
-            told(&[ENABLED, UNIT, ("etc/fstab", line)], CONFIG)[0].contains("systemctl disable umbrella@media.service")
+            reported(&[ENABLED, UNIT, ("etc/fstab", line)], CONFIG)[0]
+                .contains("systemctl disable umbrella@media.service")
         );
     }
 }

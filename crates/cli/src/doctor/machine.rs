@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn io_uring_that_is_off_or_forbidden_is_told_where_the_kernel_has_it() {
+    fn io_uring_that_is_off_or_forbidden_is_reported_where_the_kernel_has_it() {
         let off =
             Kernel { enable_uring: Some("N".to_owned()), io_uring_disabled: Some("2".to_owned()), ..kernel("6.14.0") };
         assert_eq!(of_kernel(&off).len(), 2);

@@ -41,7 +41,7 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Remark, ..Diagnostic::problem(about, text) }
     }
 
-    /// What to do stands in the text, after its last semicolon.
+    /// What to do is in the text, after its last semicolon.
     pub(crate) fn split(self) -> Diagnostic {
         match self.text.rsplit_once("; ") {
             Some((text, todo)) => Diagnostic { text: text.to_owned(), todo: Some(todo.to_owned()), ..self },

@@ -144,7 +144,7 @@ fn is_kind(word: &str) -> bool {
     word.ends_with("mergerfs") || !word.starts_with(['/', '-'])
 }
 
-/// `\040` is a space, as fstab has it.
+/// `\040` is a space, as in fstab.
 pub(crate) fn unescape(text: &str) -> String {
     const ESCAPES: [(&str, &str); 4] = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
     ESCAPES.iter().fold(text.to_owned(), |text, (escape, meant)| text.replace(escape, meant))

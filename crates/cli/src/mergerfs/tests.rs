@@ -97,9 +97,10 @@ fn the_page_has_a_row_for_each_policy() {
 
 #[test]
 fn an_unknown_policy_and_no_policy_are_said() {
-    let told = |translation: Translation| translation.missing.into_iter().map(|note| note.option).collect::<Vec<_>>();
-    assert_eq!(told(policy("best")), ["category.create=best"]);
-    assert_eq!(told(translate("/a:/b /srv/pool fuse.mergerfs defaults", None).unwrap()), ["category.create"]);
+    let reported =
+        |translation: Translation| translation.missing.into_iter().map(|note| note.option).collect::<Vec<_>>();
+    assert_eq!(reported(policy("best")), ["category.create=best"]);
+    assert_eq!(reported(translate("/a:/b /srv/pool fuse.mergerfs defaults", None).unwrap()), ["category.create"]);
 }
 
 #[test]
@@ -109,7 +110,7 @@ fn the_last_of_two_policies_counts_as_in_mergerfs() {
 }
 
 #[test]
-fn an_option_that_means_nothing_is_told_in_full_and_is_no_line_of_its_own() {
+fn an_option_that_means_nothing_is_reported_in_full_and_is_no_line_of_its_own() {
     let translation = translate("branches=/a:/b,odd\u{1b}[2J=x,category.create=ff", Some("/srv/pool")).unwrap();
     assert_eq!(translation.missing[0].option, "odd\u{1b}[2J=x");
     assert!(!translation.outline.text().contains('\u{1b}'));

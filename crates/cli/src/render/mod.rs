@@ -247,7 +247,7 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
     for branch in &explanation.may_be_on {
         fact("but", &format!("branch {branch} is offline and may hold it"));
     }
-    // No rule speaks of a directory: it is where something below it is.
+    // No rule refers to a directory: it is where something below it is.
     if !explanation.rule.is_empty() {
         fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: all that its rule allows are full"));
         fact(

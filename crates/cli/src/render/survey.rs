@@ -31,8 +31,8 @@ pub(crate) fn finding(finding: &Finding) -> String {
         }
         Finding::Kinds { place, directory_on, other_on } => {
             let on = |branches: &[String]| visible(&branches.join(", "));
-            let told = format!("a directory on {}, a file on {}", on(directory_on), on(other_on));
-            line("kinds", &visible(&place.path), &told)
+            let reported = format!("a directory on {}, a file on {}", on(directory_on), on(other_on));
+            line("kinds", &visible(&place.path), &reported)
         }
         Finding::Case { names } => {
             let names: Vec<String> = names
@@ -42,14 +42,14 @@ pub(crate) fn finding(finding: &Finding) -> String {
             format!("{:<11} {}", "case", names.join(", "))
         }
         Finding::Unread(unread) => {
-            let told = format!("{}: {}", visible(&unread.branch), visible(&unread.error));
-            line("unread", &visible(&unread.place.path), &told)
+            let reported = format!("{}: {}", visible(&unread.branch), visible(&unread.error));
+            line("unread", &visible(&unread.place.path), &reported)
         }
     }
 }
 
-fn line(what: &str, path: &str, told: &str) -> String {
-    format!("{what:<11} {path}  {told}")
+fn line(what: &str, path: &str, reported: &str) -> String {
+    format!("{what:<11} {path}  {reported}")
 }
 
 fn copy(copy: &Copied) -> String {

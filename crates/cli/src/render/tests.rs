@@ -229,7 +229,7 @@ fn an_explanation_says_where_and_why() {
 }
 
 #[test]
-fn a_fill_level_speaks_of_room_at_no_level() {
+fn a_fill_level_of_100_percent_mentions_no_room() {
     let mut evict = pool().evicts.remove(0);
     (evict.used, evict.above) = (evict.total, Amount::MilliPercent(100_000));
     evict.state = EvictState::Below;

@@ -15,7 +15,7 @@ pub(crate) enum Contents {
 /// As much of each file is read at once, so that two disks do not seek for every page.
 const PIECE: usize = 1 << 20;
 
-/// Whether two files have the same bytes, from where they stand to their ends.
+/// Whether two files have the same bytes, from their positions to their ends.
 pub(crate) fn same_bytes(one: &mut File, other: &mut File) -> std::io::Result<bool> {
     let (mut left, mut right) = (vec![0; PIECE], vec![0; PIECE]);
     loop {

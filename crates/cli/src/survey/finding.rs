@@ -18,7 +18,7 @@ pub(crate) struct PoolPath {
 }
 
 impl PoolPath {
-    /// Of a path relative to the roots of the branches.
+    /// The path in the pool of a path relative to the roots of the branches.
     pub(crate) fn of(relative: &Path) -> PoolPath {
         let path = Path::new("/").join(relative);
         let path_bytes = path.to_str().is_none().then(|| path.as_os_str().as_bytes().to_vec());
@@ -104,7 +104,7 @@ pub(crate) struct BranchTotals {
     pub(crate) directories: u64,
     /// Links, sockets, devices.
     pub(crate) others: u64,
-    /// Of its file system, in bytes; null where that does not say.
+    /// The size of its file system in bytes; null if that is not known.
     pub(crate) total: Option<ByteSize>,
     pub(crate) free: Option<ByteSize>,
 }
@@ -117,7 +117,7 @@ pub(crate) struct Totals {
     pub(crate) files_same: u64,
     /// Of different size or content.
     pub(crate) files_different: u64,
-    /// Of the same size; contents not compared.
+    /// Files of the same size; contents not compared.
     pub(crate) files_same_size: u64,
     /// Not readable.
     pub(crate) files_unknown: u64,

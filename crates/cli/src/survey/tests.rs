@@ -36,7 +36,7 @@ fn survey(roots: &[Root], contents: Contents) -> (Vec<Finding>, Totals) {
 }
 
 /// Each finding in a line.
-fn told(found: &[Finding]) -> Vec<String> {
+fn reported(found: &[Finding]) -> Vec<String> {
     let line = |finding: &Finding| match finding {
         Finding::File { place, content, copies } => {
             let on: Vec<_> = copies.iter().map(|copy| copy.branch.as_str()).collect();
@@ -79,12 +79,12 @@ fn copies_are_told_apart_by_size_and_only_if_asked_by_content() {
     ];
     let (_dir, roots) = roots(&files);
     let order = |found: Vec<Finding>| {
-        let mut told = told(&found);
+        let mut reported = reported(&found);
         // Which copy is the newest is another test's.
-        for line in &mut told {
+        for line in &mut reported {
             line.truncate(line.rfind(' ').unwrap());
         }
-        told
+        reported
     };
     let (found, totals) = survey(&roots, Contents::Sizes);
     assert_eq!(order(found), ["SameSize /content", "SameSize /same", "Different /size"]);
@@ -101,7 +101,7 @@ fn the_newest_copy_comes_first_as_the_pool_shows_it() {
         fs::File::options().write(true).open(dir.path().join(path)).unwrap().set_modified(at).unwrap();
     }
     let (found, totals) = survey(&roots, Contents::Sizes);
-    assert_eq!(told(&found), ["Different /file b,a,c"]);
+    assert_eq!(reported(&found), ["Different /file b,a,c"]);
     assert_eq!(totals.bytes_hidden.0, 3 + 6);
 }
 
@@ -113,7 +113,7 @@ fn a_difference_behind_the_first_piece_is_found() {
     *content.last_mut().unwrap() = 8;
     fs::write(dir.path().join("b/file"), &content).unwrap();
     let (found, _) = survey(&roots, Contents::Bytes);
-    assert!(told(&found)[0].starts_with("Different /file"), "{found:?}");
+    assert!(reported(&found)[0].starts_with("Different /file"), "{found:?}");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn directories_that_differ_in_mode_are_found_also_at_the_root() {
         fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(mode)).unwrap();
     }
     let (found, totals) = survey(&roots, Contents::Sizes);
-    assert_eq!(told(&found), ["rights / 3", "rights /music 3"]);
+    assert_eq!(reported(&found), ["rights / 3", "rights /music 3"]);
     assert_eq!(totals.directories_differing, 2);
 }
 
@@ -134,9 +134,9 @@ fn a_directory_here_and_a_file_there_are_found_and_the_directory_is_entered() {
     let files = [("a/name/in/twice", "1"), ("b/name", "file"), ("c/name/in/twice", "22")];
     let (_dir, roots) = roots(&files);
     let (found, _) = survey(&roots, Contents::Sizes);
-    let told = told(&found);
-    assert_eq!(told[0], "kinds /name a,c/b");
-    assert!(told[1].starts_with("Different /name/in/twice"), "{told:?}");
+    let reported = reported(&found);
+    assert_eq!(reported[0], "kinds /name a,c/b");
+    assert!(reported[1].starts_with("Different /name/in/twice"), "{reported:?}");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn names_that_differ_in_case_are_found_across_branches_only() {
     let files = [("a/Films/x", ""), ("b/films/y", ""), ("c/Both/", ""), ("c/both/", ""), ("a/ÄÖ", ""), ("b/äö", "")];
     let (_dir, roots) = roots(&files);
     let (found, totals) = survey(&roots, Contents::Sizes);
-    assert_eq!(told(&found), ["case /Films@a /films@b", "case /ÄÖ@a /äö@b"]);
+    assert_eq!(reported(&found), ["case /Films@a /films@b", "case /ÄÖ@a /äö@b"]);
     assert_eq!(totals.case_differing, 2);
 }
 
@@ -157,9 +157,9 @@ fn symbolic_links_are_compared_and_never_followed() {
     symlink("/etc", dir.path().join("b/other")).unwrap();
     symlink("/", dir.path().join("c/up")).unwrap();
     let (found, totals) = survey(&roots, Contents::Bytes);
-    let told = told(&found);
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].starts_with("Different /other") && told[1].starts_with("Same /same"), "{told:?}");
+    let reported = reported(&found);
+    assert_eq!(reported.len(), 3, "{reported:?}");
+    assert!(reported[0].starts_with("Different /other") && reported[1].starts_with("Same /same"), "{reported:?}");
     assert_eq!(totals.branches[2].others, 1);
 }
 
@@ -170,7 +170,7 @@ fn a_fifo_is_not_waited_for() {
         nix::unistd::mkfifo(&dir.path().join(branch).join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     }
     let (found, _) = survey(&roots, Contents::Bytes);
-    assert!(told(&found)[0].starts_with("Same /fifo"));
+    assert!(reported(&found)[0].starts_with("Same /fifo"));
 }
 
 #[test]
@@ -197,13 +197,13 @@ fn access_times_stay() {
 }
 
 #[test]
-fn a_branch_that_is_not_there_is_told_and_the_others_are_read() {
+fn a_branch_that_is_missing_is_reported_and_the_others_are_read() {
     let (_dir, mut roots) = roots(&[("a/file", "1"), ("c/file", "22")]);
     roots[1].path = Path::new("/does/not/exist").to_owned();
     let (found, totals) = survey(&roots, Contents::Sizes);
-    let told = told(&found);
-    assert_eq!(told[0], "unread / b");
-    assert!(told[1].starts_with("Different /file"), "{told:?}");
+    let reported = reported(&found);
+    assert_eq!(reported[0], "unread / b");
+    assert!(reported[1].starts_with("Different /file"), "{reported:?}");
     assert_eq!((totals.unread, totals.branches.len()), (1, 3));
 }
 

@@ -39,15 +39,15 @@ pub(crate) enum Step<'a> {
 pub(crate) fn walk<E>(
     roots: &[Root],
     contents: Contents,
-    tell: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
+    report: &mut dyn FnMut(Step<'_>) -> Result<(), E>,
 ) -> Result<Totals, E> {
-    let mut walk = SurveyWalk { branches: Vec::new(), contents, tell, totals: Totals::default(), seen: 0 };
+    let mut walk = SurveyWalk { branches: Vec::new(), contents, report, totals: Totals::default(), seen: 0 };
     for root in roots {
         walk.enter(root)?;
     }
     let mut left = vec![Pending { path: PathBuf::new(), on: (0..walk.branches.len()).collect() }];
     while let Some(pending) = left.pop() {
-        (walk.tell)(Step::At { path: &pending.path, seen: walk.seen })?;
+        (walk.report)(Step::At { path: &pending.path, seen: walk.seen })?;
         walk.directory(&pending, &mut left)?;
     }
     Ok(walk.totals)
@@ -70,7 +70,7 @@ struct Pending {
 struct SurveyWalk<'a, E> {
     branches: Vec<OpenBranch>,
     contents: Contents,
-    tell: &'a mut dyn FnMut(Step<'_>) -> Result<(), E>,
+    report: &'a mut dyn FnMut(Step<'_>) -> Result<(), E>,
     totals: Totals,
     seen: u64,
 }
@@ -107,7 +107,7 @@ impl<E> SurveyWalk<'_, E> {
 
     fn found(&mut self, finding: Finding) -> Result<(), E> {
         self.totals.count(&finding);
-        (self.tell)(Step::Found(finding))
+        (self.report)(Step::Found(finding))
     }
 
     fn directory(&mut self, pending: &Pending, left: &mut Vec<Pending>) -> Result<(), E> {

@@ -34,7 +34,7 @@ fn literals(code: TokenStream, found: &mut Vec<String>) {
     }
 }
 
-/// Whether the text goes on in small letters behind one of the places where `mark` stands as a word.
+/// Whether the text continues in small letters behind one of the places where `mark` stands as a word.
 fn goes_on_after(text: &str, mark: &str) -> bool {
     text.match_indices(mark).any(|(at, _)| {
         let stands_alone =

@@ -30,7 +30,7 @@ impl Drop for Stopped {
     }
 }
 
-impl House {
+impl TestDisks {
     /// As `run`, of what must not hang: one that does is killed, and its test fails.
     #[track_caller]
     fn in_time(&self, args: &[&str]) -> Output {
@@ -47,10 +47,10 @@ impl House {
     #[track_caller]
     fn fails_in_time(&self, args: &[&str], parts: &[&str]) {
         let output = self.in_time(args);
-        let told = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {told}");
+        let reported = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {reported}");
         for part in parts {
-            assert!(told.contains(part), "{args:?}: {part:?} is not in {told:?}");
+            assert!(reported.contains(part), "{args:?}: {part:?} is not in {reported:?}");
         }
     }
 
@@ -74,8 +74,8 @@ impl House {
 }
 
 /// Attaches a disk and writes to its device, so that the kernel has to ask for the file's attributes again.
-fn attached(house: &House, name: &str) -> String {
-    let device = house.given(&["attach", "--disk", "memory:size=32MiB", "--name", name]).trim().to_owned();
+fn attached(disks: &TestDisks, name: &str) -> String {
+    let device = disks.given(&["attach", "--disk", "memory:size=32MiB", "--name", name]).trim().to_owned();
     write_to(&device);
     device
 }
@@ -86,34 +86,34 @@ fn write_to(device: &str) {
 
 #[test]
 fn a_stopped_daemon_holds_up_no_other_disk() {
-    let house = House::new();
-    attached(&house, "stopped");
-    let stopped = Stopped::new(house.pid("stopped"));
-    house.uses_another_disk();
+    let disks = TestDisks::new();
+    attached(&disks, "stopped");
+    let stopped = Stopped::new(disks.pid("stopped"));
+    disks.uses_another_disk();
     drop(stopped);
-    house.given(&["detach", "stopped"]);
+    disks.given(&["detach", "stopped"]);
 }
 
 #[test]
 fn a_daemon_that_has_read_a_request_and_does_not_answer_holds_up_no_other_disk() {
-    let house = House::new();
-    attached(&house, "slow");
-    let pid = house.pid("slow").as_raw_pid().cast_unsigned();
+    let disks = TestDisks::new();
+    attached(&disks, "slow");
+    let pid = disks.pid("slow").as_raw_pid().cast_unsigned();
     // Its answers to the kernel; longer than all limits together.
     let slow = delay(pid, "writev", "delay_enter", "300s");
-    house.uses_another_disk();
+    disks.uses_another_disk();
     drop(slow);
-    house.given(&["detach", "slow"]);
+    disks.given(&["detach", "slow"]);
 }
 
 #[test]
 fn what_lies_on_a_file_system_that_does_not_answer_is_refused_in_time() {
-    let house = House::new();
+    let disks = TestDisks::new();
     let mirror = Mirror::new();
     let image = mirror.path().join("disk.img");
     fs::write(&image, vec![7; 8 << 20]).expect("it can be written");
     let looped = Looped::on(&image);
-    let link = house.path("link.img");
+    let link = disks.path("link.img");
     std::os::unix::fs::symlink(&image, &link).expect("the folder can be written");
     let pid = Pid::from_raw(mirror.pid().cast_signed()).expect("a process");
     let stopped = Stopped::new(pid);
@@ -121,66 +121,66 @@ fn what_lies_on_a_file_system_that_does_not_answer_is_refused_in_time() {
         let path = path.to_str().expect("text");
         let at = mirror.path();
         let parts = ["did not answer within 10 s", at.to_str().expect("text")];
-        house.fails_in_time(&["check", "--disk", path], &parts);
-        house.fails_in_time(&["serve", "--disk", path], &parts);
+        disks.fails_in_time(&["check", "--disk", path], &parts);
+        disks.fails_in_time(&["serve", "--disk", path], &parts);
     }
-    house.fails_in_time(&["detach", image.to_str().expect("text")], &["did not answer within 10 s"]);
-    house.uses_another_disk();
+    disks.fails_in_time(&["detach", image.to_str().expect("text")], &["did not answer within 10 s"]);
+    disks.uses_another_disk();
     drop(stopped);
     drop(looped);
 }
 
 #[test]
 fn of_a_stopped_daemon_each_command_says_what_to_do_and_does_nothing_later() {
-    let house = House::new();
-    let device = attached(&house, "stopped");
-    let pid = house.pid("stopped");
+    let disks = TestDisks::new();
+    let device = attached(&disks, "stopped");
+    let pid = disks.pid("stopped");
     let stopped = Stopped::new(pid);
     let go_on = format!("`kill -CONT {}`", pid.as_raw_pid());
     for name in ["stopped", &device] {
-        house.fails_in_time(&["status", name], &["is stopped", &go_on]);
-        house.fails_in_time(&["stats", name], &["is stopped", &go_on]);
+        disks.fails_in_time(&["status", name], &["is stopped", &go_on]);
+        disks.fails_in_time(&["stats", name], &["is stopped", &go_on]);
         let as_it_is = "the disk stays served when its daemon continues";
-        house.fails_in_time(&["detach", name], &["is stopped", &go_on, as_it_is]);
+        disks.fails_in_time(&["detach", name], &["is stopped", &go_on, as_it_is]);
     }
-    let all = house.in_time(&["status"]);
+    let all = disks.in_time(&["status"]);
     assert!(said(&all).contains("stopped: the daemon"), "{}", said(&all));
     // One that somebody ends who does not want to wait.
     let mut cancelled =
-        house.umbrella(&["detach", "stopped"]).stderr(Stdio::null()).spawn().expect("it can be started");
+        disks.umbrella(&["detach", "stopped"]).stderr(Stdio::null()).spawn().expect("it can be started");
     assert!(waits(&mut cancelled), "it has given up");
     cancelled.kill().expect("it waits");
     cancelled.wait().expect("it is our child");
     drop(stopped);
     let since = Instant::now();
     while since.elapsed() < Duration::from_secs(2) {
-        assert_eq!(house.status("stopped")["device"], Value::from(device.as_str()));
+        assert_eq!(disks.status("stopped")["device"], Value::from(device.as_str()));
     }
     write_to(&device);
     // It was in memory.
-    assert_eq!(house.json(&["detach", "stopped"])["outcome"], "gone");
+    assert_eq!(disks.json(&["detach", "stopped"])["outcome"], "gone");
     ends(pid);
 }
 
 #[test]
 fn a_detachment_that_takes_long_is_waited_for_as_long_as_its_daemon_says_so() {
-    let house = House::new();
-    let image = house.path("slow.img");
+    let disks = TestDisks::new();
+    let image = disks.path("slow.img");
     File::create(&image).and_then(|file| file.set_len(32 << 20)).expect("the folder can be written");
-    house.given(&["serve", "--daemon", "--disk", image.to_str().expect("text"), "--name", "slow"]);
-    house.write("slow", &bytes(1, MIB));
-    let pid = house.pid("slow");
+    disks.given(&["serve", "--daemon", "--disk", image.to_str().expect("text"), "--name", "slow"]);
+    disks.write("slow", &bytes(1, MIB));
+    let pid = disks.pid("slow");
     let slow = delay(pid.as_raw_pid().cast_unsigned(), "fsync,fdatasync", "delay_enter", "20s");
-    assert_eq!(house.json(&["detach", "slow"])["outcome"], "detached");
+    assert_eq!(disks.json(&["detach", "slow"])["outcome"], "detached");
     drop(slow);
     ends(pid);
 }
 
 #[test]
 fn a_check_of_a_pool_whose_branch_has_read_a_request_and_does_not_answer_ends() {
-    let house = House::new();
+    let disks = TestDisks::new();
     let mirror = Mirror::new();
-    let (mount, local, config) = (house.path("mnt"), house.path("local"), house.path("pool.toml"));
+    let (mount, local, config) = (disks.path("mnt"), disks.path("local"), disks.path("pool.toml"));
     fs::create_dir(&mount).and_then(|()| fs::create_dir(&local)).expect("the folder can be written");
     let text = format!(
         "mount = {mount:?}\ndefault = [\"near\", \"far\"]\n[[branch]]\nname = \"near\"\npath = {local:?}\n[[branch]]\nname = \"far\"\npath = {:?}\n",
@@ -195,6 +195,6 @@ fn a_check_of_a_pool_whose_branch_has_read_a_request_and_does_not_answer_ends() 
     drop(slow);
     assert!(ended.is_some(), "it hangs");
     let output = child.wait_with_output().expect("it has ended");
-    let told = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
-    assert!(told.contains("far") && told.contains("answer"), "{told}");
+    let reported = format!("{}{}", String::from_utf8_lossy(&output.stdout), said(&output));
+    assert!(reported.contains("far") && reported.contains("answer"), "{reported}");
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// An image with something in it.
-fn image(house: &House, name: &str) -> String {
-    let path = house.path(name);
+fn image(disks: &TestDisks, name: &str) -> String {
+    let path = disks.path(name);
     fs::write(&path, bytes(9, 4 * MIB)).expect("the folder can be written");
     path.to_str().expect("text").to_owned()
 }
@@ -21,23 +21,23 @@ fn is_locked(program: &str, args: &[&str]) {
 
 #[test]
 fn qemus_programs_refuse_an_image_that_is_served() {
-    let house = House::new();
-    let (image, copy) = (image(&house, "a.img"), house.path("copy"));
+    let disks = TestDisks::new();
+    let (image, copy) = (image(&disks, "a.img"), disks.path("copy"));
     let convert = ["convert", "-f", "raw", "-O", "raw", &image, copy.to_str().expect("text")];
     let write = ["-f", "raw", "-c", "write 0 512", &image];
     let read = ["-r", "-f", "raw", "-c", "read 0 512", &image];
-    house.given(&["serve", "--daemon", "--disk", &image, "--name", "a"]);
+    disks.given(&["serve", "--daemon", "--disk", &image, "--name", "a"]);
     is_locked("qemu-img", &convert);
     is_locked("qemu-img", &["resize", "-f", "raw", &image, "8M"]);
     is_locked("qemu-io", &write);
-    let socket = house.path("q.sock");
+    let socket = disks.path("q.sock");
     is_locked("qemu-nbd", &["-f", "raw", "-k", socket.to_str().expect("text"), &image]);
-    house.given(&["detach", "a"]);
+    disks.given(&["detach", "a"]);
 
-    house.given(&["serve", "--daemon", "--disk", &image, "--name", "a", "--read-only"]);
+    disks.given(&["serve", "--daemon", "--disk", &image, "--name", "a", "--read-only"]);
     is_locked("qemu-io", &write);
     assert!(qemu("qemu-io", &read).status.success(), "two may read");
-    house.given(&["detach", "a"]);
+    disks.given(&["detach", "a"]);
     assert!(qemu("qemu-io", &write).status.success());
     assert!(qemu("qemu-img", &convert).status.success());
 }
@@ -66,95 +66,99 @@ impl Open {
 
 #[test]
 fn an_image_that_qemu_has_open_is_refused_and_its_process_named() {
-    let house = House::new();
-    let image = image(&house, "a.img");
+    let disks = TestDisks::new();
+    let image = image(&disks, "a.img");
     let writer = Open::new(&image, false);
     for command in
         [&["serve", "--disk", &image][..], &["serve", "--read-only", "--disk", &image], &["attach", "--disk", &image]]
     {
-        house.refused(command, 1, &[&writer.named()]);
+        disks.refused(command, 1, &[&writer.named()]);
     }
-    house.refused(&["check", "--disk", &image], 0, &[&writer.named(), "a.img: in use, not checked"]);
+    disks.refused(&["check", "--disk", &image], 0, &[&writer.named(), "a.img: in use, not checked"]);
     drop(writer);
     // Two may read.
     let reader = Open::new(&image, true);
-    house.given(&["serve", "--daemon", "--read-only", "--disk", &image]);
-    house.given(&["detach"]);
+    disks.given(&["serve", "--daemon", "--read-only", "--disk", &image]);
+    disks.given(&["detach"]);
     drop(reader);
-    house.given(&["serve", "--daemon", "--disk", &image]);
-    house.given(&["detach"]);
+    disks.given(&["serve", "--daemon", "--disk", &image]);
+    disks.given(&["detach"]);
 }
 
 #[test]
 fn a_check_of_a_disk_that_is_served_does_not_say_that_it_is_ok() {
-    let house = House::new();
-    let image = image(&house, "plain.img");
+    let disks = TestDisks::new();
+    let image = image(&disks, "plain.img");
     let check = ["check", "--disk", &image];
-    assert_eq!(house.json(&check)["ok"], true);
-    house.given(&["serve", "--daemon", "--disk", &image]);
-    let report = house.json(&check);
+    assert_eq!(disks.json(&check)["ok"], true);
+    disks.given(&["serve", "--daemon", "--disk", &image]);
+    let report = disks.json(&check);
     assert_eq!(report["ok"], Value::Null);
     assert!(report["unread"].as_str().expect("text").contains("plain.img is served"), "{report}");
-    house.refused(&check, 0, &["its data was not checked", "plain.img: in use, not checked"]);
+    disks.refused(&check, 0, &["its data was not checked", "plain.img: in use, not checked"]);
     // By another name, which has a daemon of its own.
-    house.refused(&["check", "--disk", &image, "--name", "b"], 0, &["in use by umbrella", "b: in use, not checked"]);
-    house.given(&["detach"]);
-    house.given(&["serve", "--daemon", "--read-only", "--disk", &image]);
-    house.refused(&check, 0, &["plain.img is served, read-only", "plain.img: ok (file, 0 errors, 1 warning)"]);
-    house.given(&["detach"]);
+    disks.refused(&["check", "--disk", &image, "--name", "b"], 0, &["in use by umbrella", "b: in use, not checked"]);
+    disks.given(&["detach"]);
+    disks.given(&["serve", "--daemon", "--read-only", "--disk", &image]);
+    disks.refused(&check, 0, &["plain.img is served, read-only", "plain.img: ok (file, 0 errors, 1 warning)"]);
+    disks.given(&["detach"]);
 }
 
 #[test]
 fn a_daemon_that_is_still_opening_outlives_its_starter() {
     for end in [Signal::KILL, Signal::TERM] {
-        let house = House::new();
+        let disks = TestDisks::new();
         // So slow that it takes seconds to be opened.
-        let (disk, flash) = (house.path("s.disk"), house.path("s.flash"));
-        let config = house.path("slow.disk.toml");
+        let (disk, flash) = (disks.path("s.disk"), disks.path("s.flash"));
+        let config = disks.path("slow.disk.toml");
         let text = format!(
             "[disk]\nkind = \"emulated\"\nprofile = \"modern\"\nsize = \"64MiB\"\nspeed = 0.02\npath = {disk:?}\n\
              [flash]\nkind = \"emulated\"\nprofile = \"sata_ssd\"\nsize = \"16MiB\"\nspeed = 0.02\npath = {flash:?}\n"
         );
         fs::write(&config, text).expect("the folder can be written");
         let config = config.to_str().expect("text");
-        house.given(&["create", config]);
+        disks.given(&["create", config]);
         let mut starter =
-            house.umbrella(&["serve", "--daemon", config]).stderr(Stdio::piped()).spawn().expect("it can be started");
-        eventually("its daemon opens it", || house.path("run/disks/slow.sock").exists());
+            disks.umbrella(&["serve", "--daemon", config]).stderr(Stdio::piped()).spawn().expect("it can be started");
+        eventually("its daemon opens it", || disks.path("run/disks/slow.sock").exists());
         let pid = Pid::from_raw(starter.id().cast_signed()).expect("a process");
         assert!(starter.try_wait().expect("it is our child").is_none(), "it is opened too fast for this test");
         kill_process(pid, end).expect("it waits");
         let output = starter.wait_with_output().expect("it ends");
         if end == Signal::TERM {
-            let told = said(&output);
-            assert!(told.contains("is still opening") && told.contains("`umbrella disk detach slow`"), "{told}");
+            let reported = said(&output);
+            assert!(
+                reported.contains("is still opening") && reported.contains("`umbrella disk detach slow`"),
+                "{reported}"
+            );
         }
-        eventually("the disk is served", || house.is_served("slow"));
-        let logs = house.logs();
+        eventually("the disk is served", || disks.is_served("slow"));
+        let logs = disks.logs();
         assert!(logs.contains("the process that started the daemon is gone"), "{logs}");
-        house.given(&["detach", "--keep-cache"]);
+        disks.given(&["detach", "--keep-cache"]);
     }
 }
 
 #[test]
-fn reads_that_fail_are_counted_and_told() {
-    let house = House::new();
-    let image = image(&house, "a.img");
-    house.given(&["serve", "--daemon", "--disk", &image, "--name", "a"]);
-    assert_eq!(house.json(&["stats", "a"])["umbrella_disk_failed_reads_count"], 0);
-    assert_eq!(house.status("a")["trouble"], Value::Array(Vec::new()));
+fn reads_that_fail_are_counted_and_reported() {
+    let disks = TestDisks::new();
+    let image = image(&disks, "a.img");
+    disks.given(&["serve", "--daemon", "--disk", &image, "--name", "a"]);
+    assert_eq!(disks.json(&["stats", "a"])["umbrella_disk_failed_reads_count"], 0);
+    assert_eq!(disks.status("a")["trouble"], Value::Array(Vec::new()));
     // What is gone cannot be read.
     File::options().write(true).open(&image).and_then(|file| file.set_len(MIB)).expect("it can be cut");
-    let io = |what: &str| qemu("qemu-io", &["-r", "-f", "raw", "-c", what, &house.nbd("a")]);
+    let io = |what: &str| qemu("qemu-io", &["-r", "-f", "raw", "-c", what, &disks.nbd("a")]);
     assert!(said(&io("read 2M 4k")).contains("read failed") || !io("read 2M 4k").status.success());
-    let failed = house.json(&["stats", "a"])["umbrella_disk_failed_reads_count"].as_u64().expect("a count");
+    let failed = disks.json(&["stats", "a"])["umbrella_disk_failed_reads_count"].as_u64().expect("a count");
     assert!(failed > 0);
-    let told = house.given(&["status", "a"]);
+    let reported = disks.given(&["status", "a"]);
     assert!(
-        told.contains("of the disk (") && told.contains("failed since it was offered, the last one at sector 4096"),
-        "{told}"
+        reported.contains("of the disk (")
+            && reported.contains("failed since it was offered, the last one at sector 4096"),
+        "{reported}"
     );
-    assert_eq!(house.status("a")["trouble"].as_array().map(Vec::len), Some(1));
+    assert_eq!(disks.status("a")["trouble"].as_array().map(Vec::len), Some(1));
     File::options().write(true).open(&image).and_then(|file| file.set_len(4 * MIB)).expect("it can be mended");
-    house.given(&["detach", "a"]);
+    disks.given(&["detach", "a"]);
 }

@@ -17,15 +17,16 @@ fn mounts(folder: &Path) -> Vec<String> {
 fn what_a_killed_test_left_mounted_is_taken_away_and_the_living_is_left_alone() {
     require_root_and_fuse();
     let folder = temp_dir("left");
-    let house =
-        || House::at(tempfile::Builder::new().prefix("umbrella-disk-").tempdir_in(folder.path()).expect("a folder"));
-    let (killed, living) = (house(), house());
+    let disks = || {
+        TestDisks::at(tempfile::Builder::new().prefix("umbrella-disk-").tempdir_in(folder.path()).expect("a folder"))
+    };
+    let (killed, living) = (disks(), disks());
     let mut devices = Vec::new();
-    for house in [&killed, &living] {
-        let device = house.given(&["attach", "--disk", "memory:size=32MiB", "--name", "ram"]).trim().to_owned();
+    for disks in [&killed, &living] {
+        let device = disks.given(&["attach", "--disk", "memory:size=32MiB", "--name", "ram"]).trim().to_owned();
         run("mkfs.ext4", ["-q", &device]);
-        fs::create_dir(house.path("mnt")).expect("the folder can be written");
-        run("mount", [Path::new(&device), &house.path("mnt")]);
+        fs::create_dir(disks.path("mnt")).expect("the folder can be written");
+        run("mount", [Path::new(&device), &disks.path("mnt")]);
         devices.push(device);
     }
     let pid = killed.pid("ram");

@@ -7,12 +7,12 @@ mod holes;
 mod hung;
 mod in_use;
 mod left_behind;
+mod messages;
 mod mistakes;
 mod only_read;
 mod power;
 #[path = "../support/mod.rs"]
 mod support;
-mod told;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -21,11 +21,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use support::house::{House, Killed};
 use support::process::{as_nobody, waits};
+use support::test_disks::{Killed, TestDisks};
 use support::{MIB, bytes, eventually, first, poll, require_root_and_fuse, run, said, temp_dir};
 
-impl House {
+impl TestDisks {
     /// A hybrid disk of files that sleeps after `sleep`, without more options than a user would give.
     fn hybrid(&self, name: &str, sleep: &str) -> PathBuf {
         let (disk, flash) = (self.path(&format!("{name}.disk")), self.path(&format!("{name}.flash")));
@@ -75,138 +75,138 @@ fn ends(pid: Pid) {
 
 #[test]
 fn a_hybrid_disk_is_made_served_and_taken_apart_into_a_plain_disk() {
-    let house = House::new();
-    let config = house.hybrid("media", "fixed:timeout=0");
+    let disks = TestDisks::new();
+    let config = disks.hybrid("media", "fixed:timeout=0");
     let config = config.to_str().expect("text");
-    let before = house.json(&["check", config]);
+    let before = disks.json(&["check", config]);
     assert_eq!((&before["ok"], before["warnings"].as_array().map(Vec::len)), (&Value::Bool(true), Some(2)));
-    let created = house.json(&["create", config]);
+    let created = disks.json(&["create", config]);
     assert_eq!(created["made"].as_array().map(Vec::len), Some(2));
     assert_eq!(created["size"], (64 << 20) - 8192);
-    house.given(&["serve", config, "--daemon"]);
-    eventually("it sleeps", || house.status("media")["power"] == "standby");
+    disks.given(&["serve", config, "--daemon"]);
+    eventually("it sleeps", || disks.status("media")["power"] == "standby");
     let data = bytes(1, MIB);
-    house.write("media", &data);
-    let status = house.status("media");
+    disks.write("media", &data);
+    let status = disks.status("media");
     assert_eq!((&status["kind"], &status["power"]), (&"hybrid".into(), &"standby".into()));
     assert_eq!(status["cache"]["cached"], MIB);
-    assert_eq!(first(&house.path("media.disk"), data.len()), vec![0; data.len()], "the disk was not woken");
-    let detached = house.json(&["detach", "media", "--dissolve"]);
+    assert_eq!(first(&disks.path("media.disk"), data.len()), vec![0; data.len()], "the disk was not woken");
+    let detached = disks.json(&["detach", "media", "--dissolve"]);
     assert_eq!((&detached["outcome"], &detached["drained"]), (&"dissolved".into(), &MIB.into()));
-    assert_eq!(first(&house.path("media.disk"), data.len()), data);
-    assert!(!house.is_served("media"));
-    house.refused(&["serve", config], 1, &["was detached from its disk", "umbrella disk create"]);
-    house.given(&["create", config]);
-    house.given(&["serve", config, "-d"]);
-    assert_eq!(house.read("media", data.len()), data);
+    assert_eq!(first(&disks.path("media.disk"), data.len()), data);
+    assert!(!disks.is_served("media"));
+    disks.refused(&["serve", config], 1, &["was detached from its disk", "umbrella disk create"]);
+    disks.given(&["create", config]);
+    disks.given(&["serve", config, "-d"]);
+    assert_eq!(disks.read("media", data.len()), data);
 }
 
 #[test]
 fn a_hybrid_disk_that_is_detached_is_used_alone_and_attached_again() {
-    let house = House::new();
-    let config = house.asleep();
+    let disks = TestDisks::new();
+    let config = disks.asleep();
     let config = config.as_str();
-    house.refused(&["detach", "media", "--dissolve", "--keep-cache"], 2, &[]);
-    house.write("media", &bytes(1, MIB));
-    let said = house.given(&["detach", "media"]);
+    disks.refused(&["detach", "media", "--dissolve", "--keep-cache"], 2, &[]);
+    disks.write("media", &bytes(1, MIB));
+    let said = disks.given(&["detach", "media"]);
     assert!(said.contains("can be used alone") && said.contains("--dissolve"), "{said}");
-    assert_eq!(first(&house.path("media.disk"), MIB as usize), bytes(1, MIB));
+    assert_eq!(first(&disks.path("media.disk"), MIB as usize), bytes(1, MIB));
     // Alone, without the flash.
-    house.given(&["serve", "--disk", "media.disk", "--name", "alone", "--daemon"]);
-    house.write("alone", &bytes(2, MIB));
-    house.given(&["detach", "alone"]);
-    assert_eq!(house.json(&["check", config])["ok"], true);
-    house.given(&["serve", config, "--daemon"]);
-    assert_eq!(house.read("media", MIB as usize), bytes(2, MIB), "what was written to the disk alone counts");
+    disks.given(&["serve", "--disk", "media.disk", "--name", "alone", "--daemon"]);
+    disks.write("alone", &bytes(2, MIB));
+    disks.given(&["detach", "alone"]);
+    assert_eq!(disks.json(&["check", config])["ok"], true);
+    disks.given(&["serve", config, "--daemon"]);
+    assert_eq!(disks.read("media", MIB as usize), bytes(2, MIB), "what was written to the disk alone counts");
     // While both are in use, the disk is not whole alone.
-    ends(house.signal("media", Signal::KILL));
-    house.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["belongs together with the flash"]);
-    assert_eq!(house.json(&["detach", config])["outcome"], "detached");
-    assert_eq!(house.json(&["detach", config, "--dissolve"])["outcome"], "dissolved");
-    house.refused(&["serve", config], 1, &["was detached from its disk", "umbrella disk create"]);
+    ends(disks.signal("media", Signal::KILL));
+    disks.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["belongs together with the flash"]);
+    assert_eq!(disks.json(&["detach", config])["outcome"], "detached");
+    assert_eq!(disks.json(&["detach", config, "--dissolve"])["outcome"], "dissolved");
+    disks.refused(&["serve", config], 1, &["was detached from its disk", "umbrella disk create"]);
 }
 
 #[test]
 fn what_is_on_flash_survives_a_kill_and_is_seen_by_check_and_by_the_next_daemon() {
-    let house = House::new();
-    let config = house.asleep();
+    let disks = TestDisks::new();
+    let config = disks.asleep();
     let config = config.as_str();
     let data = bytes(2, MIB);
-    house.write("media", &data);
-    ends(house.signal("media", Signal::KILL));
-    let checked = house.json(&["check", config]);
+    disks.write("media", &data);
+    ends(disks.signal("media", Signal::KILL));
+    let checked = disks.json(&["check", config]);
     assert_eq!((&checked["ok"], &checked["pair"]["cached"]), (&Value::Bool(true), &MIB.into()));
-    house.given(&["serve", config, "--daemon"]);
-    assert_eq!(house.read("media", data.len()), data);
-    let warned = house.json(&["check", config]);
+    disks.given(&["serve", config, "--daemon"]);
+    assert_eq!(disks.read("media", data.len()), data);
+    let warned = disks.json(&["check", config]);
     assert_eq!((&warned["ok"], &warned["pair"]), (&Value::Null, &Value::Null));
-    let pid = house.status("media")["pid"].as_u64().expect("a process");
+    let pid = disks.status("media")["pid"].as_u64().expect("a process");
     assert_eq!(warned["unread"], format!("media is served (process {pid})"));
-    let kept = house.json(&["detach", "--keep-cache"]);
+    let kept = disks.json(&["detach", "--keep-cache"]);
     assert_eq!(kept["outcome"], "detached_with_cache");
-    assert_eq!(first(&house.path("media.disk"), data.len()), vec![0; data.len()]);
+    assert_eq!(first(&disks.path("media.disk"), data.len()), vec![0; data.len()]);
     // Nobody serves it now: it is named by its configuration.
-    house.refused(&["detach", "media"], 1, &["\"media\" is not a served disk", "no disk is served"]);
-    let detached = house.json(&["detach", config]);
+    disks.refused(&["detach", "media"], 1, &["\"media\" is not a served disk", "no disk is served"]);
+    let detached = disks.json(&["detach", config]);
     assert_eq!(detached["drained"], MIB);
-    assert_eq!(first(&house.path("media.disk"), data.len()), data);
+    assert_eq!(first(&disks.path("media.disk"), data.len()), data);
 }
 
 #[test]
 fn a_damaged_log_is_reported_and_not_served() {
-    let house = House::new();
-    let config = house.asleep();
+    let disks = TestDisks::new();
+    let config = disks.asleep();
     let config = config.as_str();
     // The second time says in the log that the first was durable.
-    house.write("media", &bytes(3, MIB));
-    house.write("media", &bytes(3, MIB));
-    house.given(&["detach", "--keep-cache"]);
-    let flash = File::options().write(true).open(house.path("media.flash")).expect("it is there");
+    disks.write("media", &bytes(3, MIB));
+    disks.write("media", &bytes(3, MIB));
+    disks.given(&["detach", "--keep-cache"]);
+    let flash = File::options().write(true).open(disks.path("media.flash")).expect("it is there");
     flash.write_all_at(&[0xff; 4096], (1 << 20) + 8192).expect("it can be written");
-    let output = house.run(&["check", config, "--json"]);
+    let output = disks.run(&["check", config, "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
     assert_eq!((output.status.code(), &report["ok"]), (Some(1), &Value::Bool(false)));
     assert!(report["errors"][0]["message"].as_str().is_some_and(|text| text.contains("is damaged now")), "{report}");
-    house.refused(&["serve", config, "--daemon"], 1, &["is damaged now"]);
-    assert!(!house.is_served("media"));
+    disks.refused(&["serve", config, "--daemon"], 1, &["is damaged now"]);
+    assert!(!disks.is_served("media"));
 }
 
 #[test]
 fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk() {
-    let house = House::new();
-    let config = house.hybrid("media", "never");
+    let disks = TestDisks::new();
+    let config = disks.hybrid("media", "never");
     let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    let device = house.given(&["attach", config]).trim().to_owned();
+    disks.given(&["create", config]);
+    let device = disks.given(&["attach", config]).trim().to_owned();
     assert!(device.starts_with("/dev/loop"), "{device}");
-    let again = house.run(&["attach", config, "--json"]);
+    let again = disks.run(&["attach", config, "--json"]);
     assert!(String::from_utf8_lossy(&again.stdout).contains(&device), "it is attached once");
     assert_eq!(said(&again), "");
     let changed = fs::read_to_string(config).expect("it is there").replace("\"full\"", "\"each\"");
     fs::write(config, changed).expect("the folder can be written");
-    let told = said(&house.run(&["attach", config]));
-    assert!(told.contains("media is served with when = \"full\", not \"each\""), "{told}");
+    let reported = said(&disks.run(&["attach", config]));
+    assert!(reported.contains("media is served with when = \"full\", not \"each\""), "{reported}");
     run("mkfs.ext4", ["-q", &device]);
-    let mnt = house.path("mnt");
+    let mnt = disks.path("mnt");
     fs::create_dir(&mnt).expect("the folder can be made");
     run("mount", [device.as_ref(), mnt.as_os_str()]);
     let data = bytes(4, 3 * MIB);
     fs::write(mnt.join("file"), &data).expect("there is room");
-    house.refused(&["detach", "media"], 1, &[&device, "in use: mounted at ", "unmount"]);
-    let failed = house.run(&["detach", "media", "--json"]);
-    let told: Value = serde_json::from_slice(&failed.stdout).expect("one JSON document");
-    assert!(told["error"].as_str().is_some_and(|told| told.contains("in use")), "{told}");
-    assert_eq!(fs::read(mnt.join("file")).expect("it goes on"), data);
+    disks.refused(&["detach", "media"], 1, &[&device, "in use: mounted at ", "unmount"]);
+    let failed = disks.run(&["detach", "media", "--json"]);
+    let reported: Value = serde_json::from_slice(&failed.stdout).expect("one JSON document");
+    assert!(reported["error"].as_str().is_some_and(|reported| reported.contains("in use")), "{reported}");
+    assert_eq!(fs::read(mnt.join("file")).expect("it continues"), data);
     run("umount", [&mnt]);
-    let stats = house.json(&["stats", "media"]);
+    let stats = disks.json(&["stats", "media"]);
     let counted = |name: &str| stats[name].as_u64().expect("a count");
     assert!(counted("umbrella_disk_written_bytes") >= 3 * MIB, "what this machine writes counts: {stats}");
     assert!(counted("umbrella_disk_reads_count") > 0 && counted("umbrella_disk_flushes_count") > 0, "{stats}");
     assert_eq!(counted("umbrella_disk_clients_accepted_count"), 0);
-    house.given(&["detach", &device]);
-    assert!(!house.path("run/disks/media").exists());
-    run("e2fsck", ["-fn".as_ref(), house.path("media.disk").as_os_str()]);
-    run("mount", ["-o".as_ref(), "loop,ro".as_ref(), house.path("media.disk").as_os_str(), mnt.as_os_str()]);
+    disks.given(&["detach", &device]);
+    assert!(!disks.path("run/disks/media").exists());
+    run("e2fsck", ["-fn".as_ref(), disks.path("media.disk").as_os_str()]);
+    run("mount", ["-o".as_ref(), "loop,ro".as_ref(), disks.path("media.disk").as_os_str(), mnt.as_os_str()]);
     let read = fs::read(mnt.join("file"));
     run("umount", [&mnt]);
     assert_eq!(read.expect("it is there"), data);
@@ -214,127 +214,130 @@ fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk(
 
 #[test]
 fn a_signal_waits_for_a_mounted_device_and_ends_when_it_is_free() {
-    let house = House::new();
-    let device = house.given(&["attach", "--disk", "memory:size=16MiB", "--name", "ram"]).trim().to_owned();
+    let disks = TestDisks::new();
+    let device = disks.given(&["attach", "--disk", "memory:size=16MiB", "--name", "ram"]).trim().to_owned();
     run("mkfs.ext4", ["-q", &device]);
-    let mnt = house.path("mnt");
+    let mnt = disks.path("mnt");
     fs::create_dir(&mnt).expect("the folder can be made");
     run("mount", [device.as_ref(), mnt.as_os_str()]);
-    let pid = house.signal("ram", Signal::TERM);
-    eventually("it says that it waits", || house.logs().contains("waiting until it is free"));
-    let trouble = house.status("ram")["trouble"].to_string();
+    let pid = disks.signal("ram", Signal::TERM);
+    eventually("it says that it waits", || disks.logs().contains("waiting until it is free"));
+    let trouble = disks.status("ram")["trouble"].to_string();
     assert!(trouble.contains("signal received") && trouble.contains(&device), "{trouble}");
-    fs::write(mnt.join("file"), "still served").expect("it goes on");
+    fs::write(mnt.join("file"), "still served").expect("it continues");
     run("umount", [&mnt]);
     ends(pid);
 }
 
 #[test]
 fn an_attached_disk_whose_daemon_was_killed_can_be_attached_again() {
-    let house = House::new();
-    let config = house.hybrid("media", "never");
+    let disks = TestDisks::new();
+    let config = disks.hybrid("media", "never");
     let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    house.given(&["attach", config]);
-    ends(house.signal("media", Signal::KILL));
-    let told = said(&house.run(&["status"]));
-    assert!(told.contains("media: its daemon is gone and did not clean up; attach or serve it again"), "{told}");
-    let device = house.given(&["attach", config]).trim().to_owned();
-    assert_eq!(house.status("media")["device"], device.as_str());
-    house.given(&["detach"]);
+    disks.given(&["create", config]);
+    disks.given(&["attach", config]);
+    ends(disks.signal("media", Signal::KILL));
+    let reported = said(&disks.run(&["status"]));
+    assert!(
+        reported.contains("media: its daemon is gone and did not clean up; attach or serve it again"),
+        "{reported}"
+    );
+    let device = disks.given(&["attach", config]).trim().to_owned();
+    assert_eq!(disks.status("media")["device"], device.as_str());
+    disks.given(&["detach"]);
 }
 
 #[test]
 fn what_a_killed_daemon_left_behind_is_cleared_away_by_any_name_of_its_disk() {
-    let house = House::new();
-    let config = house.hybrid("media", "never");
+    let disks = TestDisks::new();
+    let config = disks.hybrid("media", "never");
     let config = config.to_str().expect("text");
-    house.given(&["create", config]);
+    disks.given(&["create", config]);
     let cleared = "media: cleaned up what its daemon left behind";
     let kill = || {
-        let device = house.given(&["attach", config]).trim().to_owned();
-        house.write("media", &bytes(7, MIB));
+        let device = disks.given(&["attach", config]).trim().to_owned();
+        disks.write("media", &bytes(7, MIB));
         // A user of the device keeps it from going with the daemon.
         let used = std::fs::File::open(&device).expect("root may");
-        ends(house.signal("media", Signal::KILL));
+        ends(disks.signal("media", Signal::KILL));
         (device, used)
     };
     let is_clear = || {
-        let left = std::fs::read_dir(house.path("run/disks")).expect("it is there").flatten();
+        let left = std::fs::read_dir(disks.path("run/disks")).expect("it is there").flatten();
         let left: Vec<_> =
             left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().starts_with("media")).collect();
         assert!(left.is_empty(), "{left:?}");
-        assert!(!said(&house.run(&["status"])).contains("media"));
+        assert!(!said(&disks.run(&["status"])).contains("media"));
     };
     drop(kill());
-    house.refused(&["status", "media"], 1, &["media: its daemon is gone", "umbrella disk detach media"]);
-    assert!(house.given(&["detach", "media"]).contains(cleared));
+    disks.refused(&["status", "media"], 1, &["media: its daemon is gone", "umbrella disk detach media"]);
+    assert!(disks.given(&["detach", "media"]).contains(cleared));
     is_clear();
     let (device, used) = kill();
-    assert!(house.given(&["detach", &device]).contains(cleared));
+    assert!(disks.given(&["detach", &device]).contains(cleared));
     is_clear();
     drop(used);
     drop(kill());
-    assert!(house.given(&["detach", config, "--keep-cache"]).contains(cleared));
+    assert!(disks.given(&["detach", config, "--keep-cache"]).contains(cleared));
     is_clear();
     // What it had on flash is still there, and comes to the disk.
     drop(kill());
-    assert_eq!(house.json(&["detach", config])["outcome"], "detached");
+    assert_eq!(disks.json(&["detach", config])["outcome"], "detached");
     is_clear();
-    assert_eq!(std::fs::read(house.path("media.disk")).expect("the disk")[..MIB as usize], bytes(7, MIB)[..]);
+    assert_eq!(std::fs::read(disks.path("media.disk")).expect("the disk")[..MIB as usize], bytes(7, MIB)[..]);
 }
 
 #[test]
 fn a_daemon_in_the_foreground_ends_at_a_signal_and_keeps_what_is_on_flash() {
-    let house = House::new();
-    let config = house.hybrid("media", "fixed:timeout=0");
+    let disks = TestDisks::new();
+    let config = disks.hybrid("media", "fixed:timeout=0");
     let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    let daemon = house.foreground(&[config]);
-    eventually("it sleeps", || house.is_served("media") && house.status("media")["power"] == "standby");
-    house.write("media", &bytes(5, MIB));
-    house.refused(&["serve", config], 1, &["media is already served by process"]);
-    house.refused(&["create", config], 1, &["media is served; detach it first"]);
-    house.signal("media", Signal::INT);
-    let (code, told) = daemon.ended();
-    assert_eq!(code, Some(0), "{told}");
-    assert!(told.contains("hybrid, 63.9 MiB, at unix:"), "{told}");
-    assert_eq!(house.json(&["check", config])["pair"]["cached"], MIB);
+    disks.given(&["create", config]);
+    let daemon = disks.foreground(&[config]);
+    eventually("it sleeps", || disks.is_served("media") && disks.status("media")["power"] == "standby");
+    disks.write("media", &bytes(5, MIB));
+    disks.refused(&["serve", config], 1, &["media is already served by process"]);
+    disks.refused(&["create", config], 1, &["media is served; detach it first"]);
+    disks.signal("media", Signal::INT);
+    let (code, reported) = daemon.ended();
+    assert_eq!(code, Some(0), "{reported}");
+    assert!(reported.contains("hybrid, 63.9 MiB, at unix:"), "{reported}");
+    assert_eq!(disks.json(&["check", config])["pair"]["cached"], MIB);
 }
 
 /// A disk in memory with one client.
-fn used(house: &House) -> Child {
-    house.given(&["serve", "--disk", "memory:size=16MiB", "--name", "ram", "--daemon"]);
-    client_of(house)
+fn used(disks: &TestDisks) -> Child {
+    disks.given(&["serve", "--disk", "memory:size=16MiB", "--name", "ram", "--daemon"]);
+    client_of(disks)
 }
 
 /// Another client of it.
-fn client_of(house: &House) -> Child {
+fn client_of(disks: &TestDisks) -> Child {
     let client = Command::new("qemu-io")
-        .args(["-f", "raw", &format!("nbd+unix:///ram?socket={}", house.path("run/disks/ram.nbd").display())])
+        .args(["-f", "raw", &format!("nbd+unix:///ram?socket={}", disks.path("run/disks/ram.nbd").display())])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
         .expect("qemu-io is installed (`make setup` does)");
-    eventually("the client is connected", || house.status("ram")["clients"] == 1);
+    eventually("the client is connected", || disks.status("ram")["clients"] == 1);
     client
 }
 
 #[test]
 fn a_detachment_waits_a_moment_for_a_client_that_hangs_up() {
-    let house = House::new();
-    let mut client = used(&house);
+    let disks = TestDisks::new();
+    let mut client = used(&disks);
     // It waits for a second: where the client came to its end later than that, nothing is known, and another hangs up.
     let waited = (0..20).any(|_| {
         let mut detaches =
-            house.umbrella(&["detach"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
+            disks.umbrella(&["detach"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts");
         let waits = waits(&mut detaches);
         client.kill().expect("it is our child");
         client.wait().expect("it is our child");
         let is_away = detaches.wait().expect("it is our child").success();
         if !is_away {
-            eventually("the client is gone", || house.status("ram")["clients"] == 0);
-            client = client_of(&house);
+            eventually("the client is gone", || disks.status("ram")["clients"] == 0);
+            client = client_of(&disks);
         }
         waits && is_away
     });
@@ -345,12 +348,12 @@ fn a_detachment_waits_a_moment_for_a_client_that_hangs_up() {
 
 #[test]
 fn a_disk_that_somebody_uses_is_not_taken_away_unless_told_to() {
-    let house = House::new();
-    let mut client = used(&house);
-    house.refused(&["detach"], 1, &["in use by NBD clients (1 connected)", "--force"]);
-    assert!(house.is_served("ram"));
-    let pid = house.pid("ram");
-    house.given(&["detach", "--force"]);
+    let disks = TestDisks::new();
+    let mut client = used(&disks);
+    disks.refused(&["detach"], 1, &["in use by NBD clients (1 connected)", "--force"]);
+    assert!(disks.is_served("ram"));
+    let pid = disks.pid("ram");
+    disks.given(&["detach", "--force"]);
     client.kill().expect("it is our child");
     client.wait().expect("it is our child");
     ends(pid);
@@ -358,148 +361,148 @@ fn a_disk_that_somebody_uses_is_not_taken_away_unless_told_to() {
 
 #[test]
 fn a_read_only_disk_cannot_be_written() {
-    let house = House::new();
-    fs::write(house.path("image"), bytes(6, MIB)).expect("the folder can be written");
-    house.given(&["serve", "--disk", "image", "--read-only", "--daemon"]);
-    assert_eq!(house.status("image")["read_only"], true);
-    assert_eq!(house.read("image", MIB as usize), bytes(6, MIB));
-    fs::write(house.path("other"), bytes(7, MIB)).expect("the folder can be written");
-    let copied = Command::new("nbdcopy").arg(house.path("other")).arg(house.nbd("image")).output();
+    let disks = TestDisks::new();
+    fs::write(disks.path("image"), bytes(6, MIB)).expect("the folder can be written");
+    disks.given(&["serve", "--disk", "image", "--read-only", "--daemon"]);
+    assert_eq!(disks.status("image")["read_only"], true);
+    assert_eq!(disks.read("image", MIB as usize), bytes(6, MIB));
+    fs::write(disks.path("other"), bytes(7, MIB)).expect("the folder can be written");
+    let copied = Command::new("nbdcopy").arg(disks.path("other")).arg(disks.nbd("image")).output();
     assert!(!copied.expect("nbdcopy is installed (`make setup` does)").status.success());
-    house.given(&["detach"]);
-    assert_eq!(fs::read(house.path("image")).expect("it is there"), bytes(6, MIB));
+    disks.given(&["detach"]);
+    assert_eq!(fs::read(disks.path("image")).expect("it is there"), bytes(6, MIB));
 }
 
 #[test]
 fn an_emulated_disk_takes_its_time_and_measures_it() {
-    let house = House::new();
+    let disks = TestDisks::new();
     let disk = "emulated:profile=modern,size=64MiB,speed=50";
-    house.given(&["serve", "--disk", disk, "--name", "slow", "--listen", "127.0.0.1:0", "--daemon"]);
-    let status = house.status("slow");
+    disks.given(&["serve", "--disk", disk, "--name", "slow", "--listen", "127.0.0.1:0", "--daemon"]);
+    let status = disks.status("slow");
     assert_eq!((&status["kind"], &status["size"]), (&"emulated".into(), &(64 * MIB).into()));
     let address = status["listen"][0].as_str().expect("an address").to_owned();
-    let file = house.path("data");
+    let file = disks.path("data");
     fs::write(&file, bytes(8, MIB)).expect("the folder can be written");
     run("nbdcopy", ["--flush".as_ref(), file.as_os_str(), format!("nbd://{address}").as_ref()]);
-    let stats = house.json(&["stats"]);
+    let stats = disks.json(&["stats"]);
     assert!(stats["umbrella_emulated_disk_served_count"].as_u64() > Some(0), "{stats}");
     assert!(stats["umbrella_emulated_disk_energy_joules"].as_f64() > Some(0.0), "{stats}");
     assert_eq!(stats["umbrella_disk_written_bytes"], MIB);
-    let table = house.given(&["stats"]);
+    let table = disks.given(&["stats"]);
     assert!(table.contains("umbrella_disk_written_bytes") && table.contains("bytes written by NBD clients"), "{table}");
 }
 
 #[test]
 fn several_disks_are_told_apart() {
-    let house = House::new();
-    house.refused(&["stats"], 1, &["no disk is served (offer one with `umbrella disk serve CONFIG`)"]);
-    assert_eq!(house.given(&["status"]), "no disk is served\n");
+    let disks = TestDisks::new();
+    disks.refused(&["stats"], 1, &["no disk is served (offer one with `umbrella disk serve CONFIG`)"]);
+    assert_eq!(disks.given(&["status"]), "no disk is served\n");
     for name in ["one", "two"] {
-        house.given(&["serve", "--disk", "memory:size=1MiB", "--name", name, "--daemon"]);
+        disks.given(&["serve", "--disk", "memory:size=1MiB", "--name", name, "--daemon"]);
     }
-    house.refused(&["detach"], 1, &["2 disks are served; name one: one, two"]);
-    house.refused(&["status", "three"], 1, &["\"three\" is not a served disk", "served: one, two"]);
-    let all = house.json(&["status"]);
+    disks.refused(&["detach"], 1, &["2 disks are served; name one: one, two"]);
+    disks.refused(&["status", "three"], 1, &["\"three\" is not a served disk", "served: one, two"]);
+    let all = disks.json(&["status"]);
     let names: Vec<_> = all.as_array().into_iter().flatten().map(|disk| disk["name"].as_str().unwrap_or("")).collect();
     assert_eq!(names, ["one", "two"]);
-    house.given(&["detach", "one"]);
-    house.given(&["detach"]);
+    disks.given(&["detach", "one"]);
+    disks.given(&["detach"]);
 }
 
 #[test]
 fn a_disk_or_flash_that_holds_something_is_not_overwritten_unless_told_to() {
-    let house = House::new();
-    let config = house.hybrid("media", "never");
+    let disks = TestDisks::new();
+    let config = disks.hybrid("media", "never");
     let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    house.refused(&["create", config], 1, &["already holds", "detach"]);
-    house.given(&["create", config, "--force"]);
-    let other = house.hybrid("other", "never");
-    File::create(house.path("other.flash")).and_then(|file| file.set_len(16 * MIB)).expect("it can be made");
-    run("mkfs.ext4", ["-q".as_ref(), "-F".as_ref(), house.path("other.flash").as_os_str()]);
-    house.refused(&["create", other.to_str().expect("text")], 1, &["other.flash already holds", "--force"]);
+    disks.given(&["create", config]);
+    disks.refused(&["create", config], 1, &["already holds", "detach"]);
+    disks.given(&["create", config, "--force"]);
+    let other = disks.hybrid("other", "never");
+    File::create(disks.path("other.flash")).and_then(|file| file.set_len(16 * MIB)).expect("it can be made");
+    run("mkfs.ext4", ["-q".as_ref(), "-F".as_ref(), disks.path("other.flash").as_os_str()]);
+    disks.refused(&["create", other.to_str().expect("text")], 1, &["other.flash already holds", "--force"]);
 }
 
 #[test]
 fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() {
-    let house = House::new();
-    let config = house.hybrid("media", "fixed:timeout=0");
+    let disks = TestDisks::new();
+    let config = disks.hybrid("media", "fixed:timeout=0");
     let config = config.to_str().expect("text");
-    house.given(&["create", config]);
-    house.given(&["serve", config, "--daemon"]);
-    eventually("it sleeps", || house.status("media")["power"] == "standby");
-    house.write("media", &bytes(5, MIB));
-    house.given(&["detach", "media", "--keep-cache"]);
+    disks.given(&["create", config]);
+    disks.given(&["serve", config, "--daemon"]);
+    eventually("it sleeps", || disks.status("media")["power"] == "standby");
+    disks.write("media", &bytes(5, MIB));
+    disks.given(&["detach", "media", "--keep-cache"]);
     let refused = ["media.disk belongs together with the flash", "detach CONFIG --forget-flash"];
-    house.refused(&["create", config, "--force"], 1, &refused);
-    let flash = fs::read(house.path("media.flash")).expect("it is there");
-    fs::remove_file(house.path("media.flash")).expect("it can be removed");
-    house.refused(&["create", config, "--force"], 1, &refused);
-    fs::write(house.path("media.flash"), flash).expect("it can be written");
+    disks.refused(&["create", config, "--force"], 1, &refused);
+    let flash = fs::read(disks.path("media.flash")).expect("it is there");
+    fs::remove_file(disks.path("media.flash")).expect("it can be removed");
+    disks.refused(&["create", config, "--force"], 1, &refused);
+    fs::write(disks.path("media.flash"), flash).expect("it can be written");
     // No new pair is made of one that was written to meanwhile either; what its message says to do works.
-    let disk = File::options().write(true).open(house.path("media.disk")).expect("it is there");
+    let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
     disk.write_all_at(&[7; 512], 0).expect("it can be written");
-    house.refused(&["check", config], 1, &["was written to without", "`umbrella disk detach --forget-flash`"]);
-    house.refused(&["create", config, "--force"], 1, &refused);
+    disks.refused(&["check", config], 1, &["was written to without", "`umbrella disk detach --forget-flash`"]);
+    disks.refused(&["create", config, "--force"], 1, &refused);
     // Its flash is not taken for a disk either.
     let new = ["--disk", "media.flash", "--flash", "file:path=new,size=16MiB"];
     let is_flash = ["media.flash is the flash of the hybrid disk"];
-    house.refused(&["serve", "--disk", "media.flash", "--daemon"], 1, &is_flash);
-    house.refused(&[&["create"], &new[..]].concat(), 1, &is_flash);
-    house.refused(&[&["create", "--force"], &new[..]].concat(), 1, &is_flash);
+    disks.refused(&["serve", "--disk", "media.flash", "--daemon"], 1, &is_flash);
+    disks.refused(&[&["create"], &new[..]].concat(), 1, &is_flash);
+    disks.refused(&[&["create", "--force"], &new[..]].concat(), 1, &is_flash);
     // Its label is gone, but it is known to this machine.
     let other = ["--disk", "media.disk", "--flash", "file:path=other,size=16MiB"];
     disk.write_all_at(&[0; 8192], 64 * MIB - 8192).expect("it can be written");
     for force in [&["create"][..], &["create", "--force"]] {
-        house.refused(&[force, &other[..]].concat(), 1, &["was half of a hybrid disk", "--forget-flash"]);
+        disks.refused(&[force, &other[..]].concat(), 1, &["was half of a hybrid disk", "--forget-flash"]);
     }
     // The label of the flash as well: there still is a log.
-    let flash = File::options().write(true).open(house.path("media.flash")).expect("it is there");
+    let flash = File::options().write(true).open(disks.path("media.flash")).expect("it is there");
     flash.write_all_at(&[0; 8192], 0).expect("it can be written");
-    house.refused(&["create", config], 1, &["media.flash already holds"]);
-    house.given(&["detach", config, "--forget-flash"]);
-    house.given(&["create", config, "--force"]);
+    disks.refused(&["create", config], 1, &["media.flash already holds"]);
+    disks.given(&["detach", config, "--forget-flash"]);
+    disks.given(&["create", config, "--force"]);
 }
 
 #[test]
 fn halves_of_different_disks_are_not_served_together() {
-    let house = House::new();
+    let disks = TestDisks::new();
     for name in ["one", "two"] {
-        house.given(&["create", house.hybrid(name, "never").to_str().expect("text")]);
+        disks.given(&["create", disks.hybrid(name, "never").to_str().expect("text")]);
     }
     let mixed = ["--disk", "one.disk", "--flash", "two.flash"];
-    house.refused(&[&["serve"], &mixed[..]].concat(), 1, &["one.disk", "two.flash", "belongs to"]);
-    house.refused(&[&["check"], &mixed[..]].concat(), 1, &["belongs to"]);
+    disks.refused(&[&["serve"], &mixed[..]].concat(), 1, &["one.disk", "two.flash", "belongs to"]);
+    disks.refused(&[&["check"], &mixed[..]].concat(), 1, &["belongs to"]);
 }
 
 #[test]
 fn what_cannot_be_served_says_why_also_from_the_background() {
-    let house = House::new();
-    house.refused(&["serve", "--disk", "nowhere", "--daemon"], 1, &["nowhere: No such file or directory"]);
-    house.refused(
+    let disks = TestDisks::new();
+    disks.refused(&["serve", "--disk", "nowhere", "--daemon"], 1, &["nowhere: No such file or directory"]);
+    disks.refused(
         &["serve", "--disk", "memory:size=1MiB", "--listen", "192.0.2.1:1", "--daemon"],
         1,
         &["cannot listen on 192.0.2.1:1"],
     );
-    house.refused(&["attach", "--disk", "memory:size=1000PiB"], 1, &["not enough memory for"]);
-    house.refused(&["create", "--disk", "nowhere"], 1, &["nowhere does not exist; to make it, give its size"]);
-    house.refused(&["serve"], 2, &["required"]);
-    house.refused(&["serve", "--disk", "memory:size=1MiB", "--name", "a/b"], 2, &["cannot be a disk's name"]);
-    house.refused(
+    disks.refused(&["attach", "--disk", "memory:size=1000PiB"], 1, &["not enough memory for"]);
+    disks.refused(&["create", "--disk", "nowhere"], 1, &["nowhere does not exist; to make it, give its size"]);
+    disks.refused(&["serve"], 2, &["required"]);
+    disks.refused(&["serve", "--disk", "memory:size=1MiB", "--name", "a/b"], 2, &["cannot be a disk's name"]);
+    disks.refused(
         &["serve", "--disk", "memory:size=1MiB", "--when", "now"],
         2,
         &["known: each, full, watermark, piggyback"],
     );
-    house.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["needs a flash"]);
-    assert_eq!(house.given(&["status"]), "no disk is served\n");
+    disks.refused(&["serve", "--disk", "memory:size=1MiB", "--when", "full"], 1, &["needs a flash"]);
+    assert_eq!(disks.given(&["status"]), "no disk is served\n");
 }
 
 #[test]
 fn only_its_owner_may_ask_a_daemon() {
-    let house = House::new();
-    house.given(&["serve", "--disk", "memory:size=1MiB", "--name", "ram", "--daemon"]);
+    let disks = TestDisks::new();
+    disks.given(&["serve", "--disk", "memory:size=1MiB", "--name", "ram", "--daemon"]);
     for socket in ["ram.sock", "ram.nbd"] {
-        let socket = house.path("run/disks").join(socket);
+        let socket = disks.path("run/disks").join(socket);
         let mode = fs::metadata(&socket).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{socket:?}");
         as_nobody(|| std::os::unix::net::UnixStream::connect(&socket).expect_err("nobody may not"));

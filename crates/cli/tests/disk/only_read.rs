@@ -7,11 +7,11 @@ use std::os::unix::fs::FileExt;
 use rustix::process::Signal;
 
 use super::support::{MIB, bytes};
-use super::{House, ends, first};
+use super::{TestDisks, ends, first};
 
 /// Reads it in every way that there is; its images are as before.
-fn look(house: &House, disk: &[&str], name: &str, images: &[&str], label: &str) {
-    let contents = || images.iter().map(|image| fs::read(house.path(image)).expect("it is there")).collect::<Vec<_>>();
+fn look(disks: &TestDisks, disk: &[&str], name: &str, images: &[&str], label: &str) {
+    let contents = || images.iter().map(|image| fs::read(disks.path(image)).expect("it is there")).collect::<Vec<_>>();
     let before = contents();
     let looks: &[&[&str]] = &[
         &["check"],
@@ -23,20 +23,20 @@ fn look(house: &House, disk: &[&str], name: &str, images: &[&str], label: &str) 
     for look in looks {
         // Only an image of its own can be salvaged.
         let disk = if look[0] == "salvage" { &disk[disk.len() - 1..] } else { disk };
-        let attached = house.run(&[look, disk].concat());
+        let attached = disks.run(&[look, disk].concat());
         if look[0] == "attach" && attached.status.success() {
-            assert_eq!(house.status(name)["read_only"], true, "{label}");
+            assert_eq!(disks.status(name)["read_only"], true, "{label}");
             let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();
             // What is damaged cannot be read.
             let _ = File::open(device).and_then(|device| device.read_exact_at(&mut vec![0; MIB as usize], 0));
-            let _ = house.run(&["detach", name]);
+            let _ = disks.run(&["detach", name]);
         }
         assert!(contents() == before, "{label}: {look:?} has written");
     }
 }
 
-fn flip(house: &House, image: &str, at: u64) {
-    let file = File::options().read(true).write(true).open(house.path(image)).expect("it is there");
+fn flip(disks: &TestDisks, image: &str, at: u64) {
+    let file = File::options().read(true).write(true).open(disks.path(image)).expect("it is there");
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).expect("it is long enough");
     file.write_all_at(&[byte[0] ^ 1], at).expect("there is room");
@@ -44,61 +44,61 @@ fn flip(house: &House, image: &str, at: u64) {
 
 #[test]
 fn a_hybrid_disk_that_is_only_read_is_left_as_it_is() {
-    let house = House::new();
-    let config = house.asleep();
-    house.write("media", &bytes(1, MIB));
-    ends(house.signal("media", Signal::KILL));
+    let disks = TestDisks::new();
+    let config = disks.asleep();
+    disks.write("media", &bytes(1, MIB));
+    ends(disks.signal("media", Signal::KILL));
     let images = ["media.disk", "media.flash"];
-    look(&house, &[&config], "media", &images, "killed");
-    house.given(&["serve", &config, "--daemon", "--read-only"]);
-    assert!(house.read("media", MIB as usize) == bytes(1, MIB), "what is on the flash is there");
-    house.given(&["detach", "media"]);
+    look(&disks, &[&config], "media", &images, "killed");
+    disks.given(&["serve", &config, "--daemon", "--read-only"]);
+    assert!(disks.read("media", MIB as usize) == bytes(1, MIB), "what is on the flash is there");
+    disks.given(&["detach", "media"]);
     // A copy of the label, a header, data, the label of the disk, and both copies.
     let tag = (64 << 20) - 8192;
     let damages =
         [("media.flash", 20), ("media.flash", MIB + 20), ("media.flash", MIB + 9000), ("media.disk", tag + 20)];
     for (image, at) in damages.into_iter().chain([("media.flash", 4096 + 20), ("media.disk", tag + 4116)]) {
-        flip(&house, image, at);
-        look(&house, &[&config], "media", &images, &format!("{image} at {at}"));
+        flip(&disks, image, at);
+        look(&disks, &[&config], "media", &images, &format!("{image} at {at}"));
     }
 }
 
 #[test]
 fn a_hybrid_disk_whose_labels_are_damaged_says_so_and_is_salvaged() {
-    let house = House::new();
-    let config = house.asleep();
-    house.write("media", &bytes(1, MIB));
-    ends(house.signal("media", Signal::KILL));
+    let disks = TestDisks::new();
+    let config = disks.asleep();
+    disks.write("media", &bytes(1, MIB));
+    ends(disks.signal("media", Signal::KILL));
     let tag = (64 << 20) - 8192;
     for (image, copies) in [("media.flash", [20, 4116]), ("media.disk", [tag + 20, tag + 4116])] {
         for at in copies {
-            flip(&house, image, at);
+            flip(&disks, image, at);
         }
-        let told = ["both copies of the label of", "are damaged", "umbrella disk salvage"];
-        house.refused(&["attach", &config], 1, &told);
-        house.refused(&["check", &config], 1, &told);
-        house.refused(&["salvage", &config, "--to", "out.raw", "--force"], 1, &["Umbrella cannot tell"]);
-        assert!(first(&house.path("out.raw"), MIB as usize) == bytes(1, MIB), "{image}: what can be read is got out");
+        let reported = ["both copies of the label of", "are damaged", "umbrella disk salvage"];
+        disks.refused(&["attach", &config], 1, &reported);
+        disks.refused(&["check", &config], 1, &reported);
+        disks.refused(&["salvage", &config, "--to", "out.raw", "--force"], 1, &["Umbrella cannot tell"]);
+        assert!(first(&disks.path("out.raw"), MIB as usize) == bytes(1, MIB), "{image}: what can be read is got out");
     }
 }
 
 #[test]
 fn a_plain_disk_and_a_log_store_that_are_only_read_are_left_as_they_are() {
-    let house = House::new();
+    let disks = TestDisks::new();
     for (kind, name) in [("plain", "p.img"), ("log", "l.img")] {
         if kind == "log" {
-            house.given(&["create", "--kind", "log", name, "--size", "64MiB"]);
+            disks.given(&["create", "--kind", "log", name, "--size", "64MiB"]);
         } else {
-            File::create(house.path(name)).and_then(|image| image.set_len(64 << 20)).expect("there is room");
+            File::create(disks.path(name)).and_then(|image| image.set_len(64 << 20)).expect("there is room");
         }
         let disk: &[&str] = if kind == "log" { &[name] } else { &["--disk", name] };
-        house.given(&[&["serve", "--daemon"], disk].concat());
-        house.write(name, &bytes(2, MIB));
-        ends(house.signal(name, Signal::KILL));
-        look(&house, disk, name, &[name], &format!("{kind}, killed"));
+        disks.given(&[&["serve", "--daemon"], disk].concat());
+        disks.write(name, &bytes(2, MIB));
+        ends(disks.signal(name, Signal::KILL));
+        look(&disks, disk, name, &[name], &format!("{kind}, killed"));
         for at in [20, MIB + 20, 32 * MIB + 20] {
-            flip(&house, name, at);
-            look(&house, disk, name, &[name], &format!("{kind}, at {at}"));
+            flip(&disks, name, at);
+            look(&disks, disk, name, &[name], &format!("{kind}, at {at}"));
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::*;
 
 /// A hybrid disk of files with that much more in its configuration.
-fn with(house: &House, more: &str) -> String {
-    let config = house.hybrid("media", "adaptive");
+fn with(disks: &TestDisks, more: &str) -> String {
+    let config = disks.hybrid("media", "adaptive");
     let text = fs::read_to_string(&config).expect("it was written");
     fs::write(&config, format!("{text}{more}")).expect("the folder can be written");
     config.to_str().expect("text").to_owned()
@@ -24,30 +24,30 @@ fn a_disk_says_when_sleeping_pays_and_how_that_is_known() {
         // A file has no motor that could be timed.
         (watts.to_owned(), 75, "by the watts of [power], of a data sheet; it spins up in 15s, assumed"),
     ] {
-        let house = House::new();
-        let config = with(&house, &more);
-        house.given(&["create", &config]);
-        house.given(&["serve", &config, "--daemon"]);
-        let break_even = &house.status("media")["cache"]["break_even"];
+        let disks = TestDisks::new();
+        let config = with(&disks, &more);
+        disks.given(&["create", &config]);
+        disks.given(&["serve", &config, "--daemon"]);
+        let break_even = &disks.status("media")["cache"]["break_even"];
         assert_eq!((&break_even["seconds"], &break_even["source"]), (&seconds.into(), &source.into()));
-        let told = house.given(&["status", "media"]);
-        assert!(told.contains(&format!("sleeping pays after {seconds} s ({source})")), "{told}");
-        house.given(&["detach", "media"]);
+        let reported = disks.given(&["status", "media"]);
+        assert!(reported.contains(&format!("sleeping pays after {seconds} s ({source})")), "{reported}");
+        disks.given(&["detach", "media"]);
     }
 }
 
 #[test]
-fn energies_are_told_with_where_their_watts_come_from_and_a_spin_up_is_timed() {
-    let house = House::new();
-    let disks =
+fn energies_are_reported_with_where_their_watts_come_from_and_a_spin_up_is_timed() {
+    let disks = TestDisks::new();
+    let devices =
         ["--disk", "emulated:profile=modern,size=64MiB,speed=100", "--flash", "emulated:profile=sata_ssd,size=16MiB"];
-    house.given(&[&["serve", "--daemon", "--name", "ram", "--spin-down", "fixed:timeout=0"], &disks[..]].concat());
-    eventually("it sleeps", || house.status("ram")["power"] == "standby");
-    run("qemu-io", ["-r", "-f", "raw", "-c", "read 32M 4k", &house.nbd("ram")]);
-    let stats = house.json(&["stats", "ram"]);
+    disks.given(&[&["serve", "--daemon", "--name", "ram", "--spin-down", "fixed:timeout=0"], &devices[..]].concat());
+    eventually("it sleeps", || disks.status("ram")["power"] == "standby");
+    run("qemu-io", ["-r", "-f", "raw", "-c", "read 32M 4k", &disks.nbd("ram")]);
+    let stats = disks.json(&["stats", "ram"]);
     assert!(stats["umbrella_spindle_spin_up_seconds"].as_f64().is_some_and(|seconds| seconds > 0.1), "{stats}");
     assert_eq!(stats["watts"]["flash"], "the profile \"sata_ssd\": assumed");
-    let told = house.given(&["stats", "ram"]);
-    assert!(told.contains("watts of the disk: those of the profile \"modern\": assumed"), "{told}");
-    house.given(&["detach", "ram"]);
+    let reported = disks.given(&["stats", "ram"]);
+    assert!(reported.contains("watts of the disk: those of the profile \"modern\": assumed"), "{reported}");
+    disks.given(&["detach", "ram"]);
 }

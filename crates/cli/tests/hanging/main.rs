@@ -33,8 +33,8 @@ fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Stops the mirror in the middle of a call that is delayed `slow`ly; it goes on when it gets SIGCONT. The tracer that
-/// slowed it down may take the stop along, so it is stopped once more.
+/// Stops the mirror in the middle of a call that is delayed `slow`ly; it continues when it gets SIGCONT. The tracer
+/// that slowed it down may take the stop along, so it is stopped once more.
 fn stop(mirror: &Mirror, slow: Tampered) {
     signal(mirror.pid(), Signal::SIGSTOP);
     drop(slow);

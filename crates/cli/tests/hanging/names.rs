@@ -1,5 +1,5 @@
 //! Changes of names over several branches, one of which hangs or dies in the middle. The caller gets an answer, other
-//! callers go on, and when the branch is back it has the same names.
+//! callers continue, and when the branch is back it has the same names.
 
 use std::fs;
 use std::io::Write;

@@ -54,7 +54,7 @@ fn others_go_on(pool: &Pool, round: u32) {
 }
 
 #[test]
-fn others_go_on_while_many_wait_for_a_file_that_overflows() {
+fn others_continue_while_many_wait_for_a_file_that_overflows() {
     let _alone = alone();
     let (_small, _spare, mirror, pool) = overflowing();
     let mut file = File::create(pool.join("dir/file")).unwrap();
@@ -146,7 +146,7 @@ fn unlinked_that_overflows(mirror: &Mirror, pool: &Pool) -> (File, Vec<u8>, Join
 }
 
 #[test]
-fn others_go_on_while_an_unlinked_file_overflows() {
+fn others_continue_while_an_unlinked_file_overflows() {
     let _alone = alone();
     let (_small, _spare, mirror, pool) = overflowing();
     let (file, content, writer, delayed) = unlinked_that_overflows(&mirror, &pool);
@@ -214,7 +214,7 @@ fn a_move_between_local_branches_does_not_wait_for_a_slow_one() {
 }
 
 #[test]
-fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
+fn names_can_change_while_a_directory_waits_for_a_slow_commit() {
     let _alone = alone();
     let (local, mirror) = (Disk::tmpfs(32 * MIB), Mirror::new());
     let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"mirror\", \"default\", \"any\"]\n";
@@ -262,7 +262,7 @@ fn names_go_on_while_a_directory_waits_for_a_slow_commit() {
 
 /// Nobody is kept from names by the syncs of a directory that a move needs on its new branch.
 #[test]
-fn names_go_on_while_the_directories_of_a_move_are_synced() {
+fn names_can_change_while_the_directories_of_a_move_are_synced() {
     let _alone = alone();
     let (a, b) = (Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB));
     let rule = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"b\", \"default\", \"any\"]\n";
@@ -282,7 +282,7 @@ fn names_go_on_while_the_directories_of_a_move_are_synced() {
     pool.expect_on("b", "of file/inner/file");
 }
 
-/// What it left half done is put right where nobody waits for it.
+/// What it left half done is put right where no caller waits for it.
 #[test]
 fn a_branch_that_comes_back_and_is_slow_does_not_stop_the_others() {
     let _alone = alone();

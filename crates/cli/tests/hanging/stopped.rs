@@ -146,7 +146,7 @@ fn pin(processor: usize) {
 
 /// More callers of one processor than a queue of io_uring has entries (512).
 #[test]
-fn callers_beyond_the_last_entry_wait_for_a_hung_branch_and_go_on_when_it_answers() {
+fn callers_beyond_the_last_entry_wait_for_a_hung_branch_and_continue_when_it_answers() {
     const CALLERS: usize = 600;
     let _alone = alone();
     let (a, hung) = (Disk::tmpfs(32 * MIB), Encrypted::new());
@@ -265,7 +265,7 @@ fn a_pool_whose_files_were_open_on_a_branch_that_hangs_is_unmounted() {
 }
 
 #[test]
-fn a_move_behind_a_copy_to_a_hung_branch_goes_on() {
+fn a_move_behind_a_copy_to_a_hung_branch_continues() {
     let _alone = alone();
     let (a, c, hung) = (Disk::tmpfs(256 * MIB), Disk::tmpfs(32 * MIB), Encrypted::new());
     let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }, { glob = \"/**.c\", to = [\"c\", \"default\", \"any\"] }]\n";
@@ -316,16 +316,16 @@ fn a_directory_renamed_while_a_branch_hangs_does_not_lose_what_the_old_name_is_r
 }
 
 #[test]
-fn who_unmounts_a_daemon_that_hangs_is_told_so_and_waits() {
+fn an_unmount_of_a_daemon_that_hangs_reports_it_and_waits() {
     let _alone = alone();
     let a = Disk::tmpfs(8 * MIB);
     let mut pool = Pool::builder().branch("a", a.path()).mount();
     let stopped = Stopped::process(pool.pid());
     let heard = pool.dir().join("heard");
     let mut unmount = pool.command().args(["unmount"]).stderr(fs::File::create(&heard).unwrap()).spawn().unwrap();
-    let told = || fs::read_to_string(&heard).unwrap().contains("has not answered").then_some(());
-    let told = poll(PATIENCE, told);
+    let reported = || fs::read_to_string(&heard).unwrap().contains("has not answered").then_some(());
+    let reported = poll(PATIENCE, reported);
     drop(stopped);
-    assert!(unmount.wait().unwrap().success() && told.is_some(), "{:?}", fs::read_to_string(&heard));
+    assert!(unmount.wait().unwrap().success() && reported.is_some(), "{:?}", fs::read_to_string(&heard));
     assert_eq!(pool.wait_for_end(), Some(true));
 }

@@ -6,10 +6,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::house::text;
-use crate::support::house::House;
+use crate::support::test_disks::TestDisks;
 use crate::support::tools::tool;
 use crate::support::{KIB, MIB, bytes, number_from_env, run, temp_dir};
+use crate::test_disks::text;
 
 fn postmark(folder: &Path) {
     let script = format!(
@@ -113,17 +113,17 @@ struct Case<'a> {
 }
 
 fn programs_run_clean(case: &Case<'_>) {
-    let house = House::new();
-    let image = text(&house.path("image"));
+    let disks = TestDisks::new();
+    let image = text(&disks.path("image"));
     let config = format!("[disk]\npath = \"{image}\"\nsize = \"{}\"\n[log]\n{}", case.image, case.log);
-    let config = house.config("store", &config);
-    house.given(&["create", &config]);
-    let device = house.attach(&config);
+    let config = disks.config("store", &config);
+    disks.given(&["create", &config]);
+    let device = disks.attach(&config);
     run(case.make[0], [&case.make[1..], &[device.as_str()]].concat());
     let source = temp_dir("log-tree");
     make_tree(source.path());
     let ballast = {
-        let mount = house.mount(&device);
+        let mount = disks.mount(&device);
         let ballast = make_ballast(&mount.path().join("ballast"), case.ballast);
         postmark(mount.path());
         fio_with_verify(mount.path(), case.fio, case.loops);
@@ -136,21 +136,21 @@ fn programs_run_clean(case: &Case<'_>) {
         ballast
     };
     run(case.check[0], [&case.check[1..], &[device.as_str()]].concat());
-    let stats = house.json(&["stats", "store"]);
+    let stats = disks.json(&["stats", "store"]);
     let count = |name: &str| stats[format!("umbrella_log_{name}")].as_u64().expect("a number");
     assert!(count("cleaned_segments_count") >= 20 && count("copied_bytes") > MIB, "it was hardly cleaned: {stats}");
-    assert_eq!(house.status("store")["trouble"], serde_json::json!([]));
-    house.given(&["detach", "store"]);
-    house.given(&["check", &image, "--data"]);
+    assert_eq!(disks.status("store")["trouble"], serde_json::json!([]));
+    disks.given(&["detach", "store"]);
+    disks.given(&["check", &image, "--data"]);
 
     // What the last daemon left is found again.
-    let device = house.attach(&image);
+    let device = disks.attach(&image);
     {
-        let mount = house.mount(&device);
+        let mount = disks.mount(&device);
         run("diff", ["-r".into(), source.path().join("tree"), mount.path().join("tree")]);
         assert!(fs::read(mount.path().join("ballast")).expect("it is there") == ballast);
     }
-    house.given(&["detach", &device]);
+    disks.given(&["detach", &device]);
 }
 
 #[test]
@@ -181,12 +181,12 @@ fn programs_run_clean_on_xfs_while_the_store_is_cleaned() {
 
 #[test]
 fn a_file_system_filled_to_its_end_and_emptied_again_and_again_never_stops() {
-    let house = House::new();
-    house.given(&["create", "--kind", "log", "f.img", "--size", "96MiB", "--segment", "256KiB"]);
-    let device = house.attach("f.img");
+    let disks = TestDisks::new();
+    disks.given(&["create", "--kind", "log", "f.img", "--size", "96MiB", "--segment", "256KiB"]);
+    let device = disks.attach("f.img");
     run("mkfs.ext4", ["-q", "-F", "-m", "0", "-O", "^has_journal", &device]);
     for round in 0..4_u64 {
-        let mount = house.mount(&device);
+        let mount = disks.mount(&device);
         let mut written = Vec::new();
         for number in 0.. {
             let path = mount.path().join(format!("{round}-{number}"));
@@ -203,7 +203,7 @@ fn a_file_system_filled_to_its_end_and_emptied_again_and_again_never_stops() {
             assert!(&fs::read(path).expect("it is there") == data, "{} is another", path.display());
         }
         drop(mount);
-        let mount = house.mount(&device);
+        let mount = disks.mount(&device);
         for (number, (path, data)) in written.iter().enumerate() {
             assert!(number % 5 > 0 || &fs::read(path).expect("it is there") == data, "{} is another", path.display());
             fs::remove_file(path).expect("it can be removed");
@@ -211,7 +211,7 @@ fn a_file_system_filled_to_its_end_and_emptied_again_and_again_never_stops() {
         let _ = fs::remove_file(mount.path().join(format!("{round}-{}", written.len())));
     }
     run("e2fsck", ["-f", "-n", &device]);
-    assert_eq!(house.status("f.img")["trouble"], serde_json::json!([]));
-    house.given(&["detach", "f.img"]);
-    house.given(&["check", "f.img", "--data"]);
+    assert_eq!(disks.status("f.img")["trouble"], serde_json::json!([]));
+    disks.given(&["detach", "f.img"]);
+    disks.given(&["check", "f.img", "--data"]);
 }

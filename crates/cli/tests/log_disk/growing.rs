@@ -4,12 +4,12 @@ use std::fs::{self, OpenOptions};
 
 use serde_json::json;
 
-use crate::house::text;
-use crate::support::house::House;
+use crate::support::test_disks::TestDisks;
 use crate::support::{MIB, bytes, number_from_env, run};
+use crate::test_disks::text;
 
-fn enlarge(house: &House, image: &str, size: u64) {
-    OpenOptions::new().write(true).open(house.path(image)).and_then(|file| file.set_len(size)).expect("it can grow");
+fn enlarge(disks: &TestDisks, image: &str, size: u64) {
+    OpenOptions::new().write(true).open(disks.path(image)).and_then(|file| file.set_len(size)).expect("it can grow");
 }
 
 fn device_size(device: &str) -> u64 {
@@ -19,22 +19,22 @@ fn device_size(device: &str) -> u64 {
 
 #[test]
 fn xfs_grows_on_a_store_while_it_is_mounted_and_written() {
-    let house = House::new();
-    house.given(&["create", "--kind", "log", "x.img", "--size", "512MiB"]);
-    let device = house.attach("x.img");
+    let disks = TestDisks::new();
+    disks.given(&["create", "--kind", "log", "x.img", "--size", "512MiB"]);
+    let device = disks.attach("x.img");
     run("mkfs.xfs", ["-q", "-f", &device]);
-    let mount = house.mount(&device);
+    let mount = disks.mount(&device);
     let before = fs::write(mount.path().join("before"), bytes(1, 60 * MIB));
     before.expect("there is room");
-    let old = house.status("x.img")["size"].as_u64().expect("a number");
-    assert_eq!(house.json(&["grow", "x.img"])["size"], json!(old), "there is nothing to grow into yet");
+    let old = disks.status("x.img")["size"].as_u64().expect("a number");
+    assert_eq!(disks.json(&["grow", "x.img"])["size"], json!(old), "there is nothing to grow into yet");
 
     let room = rustix::fs::statvfs(mount.path()).map(|stat| stat.f_bavail * stat.f_frsize).expect("it is mounted");
 
-    enlarge(&house, "x.img", 640 * MIB);
+    enlarge(&disks, "x.img", 640 * MIB);
     let grown = std::thread::scope(|scope| {
         let writer = scope.spawn(|| fs::write(mount.path().join("during"), bytes(2, 40 * MIB)));
-        let grown = house.json(&["grow", &device]);
+        let grown = disks.json(&["grow", &device]);
         writer.join().expect("it ends").expect("there is room");
         grown
     });
@@ -50,74 +50,74 @@ fn xfs_grows_on_a_store_while_it_is_mounted_and_written() {
     assert!(fs::read(mount.path().join("after")).expect("it is there") == bytes(3, room));
     drop(mount);
     run("xfs_repair", ["-n", &device]);
-    house.given(&["detach", "x.img"]);
-    house.given(&["check", "x.img"]);
+    disks.given(&["detach", "x.img"]);
+    disks.given(&["check", "x.img"]);
 }
 
 #[test]
 fn ext4_is_enlarged_after_its_store_has_grown_again_and_again() {
-    let house = House::new();
-    house.given(&["create", "--kind", "log", "e.img", "--size", "96MiB", "--scheme", "sepgc"]);
-    let device = house.attach("e.img");
+    let disks = TestDisks::new();
+    disks.given(&["create", "--kind", "log", "e.img", "--size", "96MiB", "--scheme", "sepgc"]);
+    let device = disks.attach("e.img");
     run("mkfs.ext4", ["-q", "-F", &device]);
     let rounds = number_from_env("UMBRELLA_GROW_ROUNDS", 3);
     for round in 1..=rounds {
-        let mount = house.mount(&device);
+        let mount = disks.mount(&device);
         fs::write(mount.path().join(format!("file-{round}")), bytes(round, 20 * MIB)).expect("there is room");
-        enlarge(&house, "e.img", (96 + round * 40) * MIB);
-        let grown = house.json(&["grow", "e.img"]);
+        enlarge(&disks, "e.img", (96 + round * 40) * MIB);
+        let grown = disks.json(&["grow", "e.img"]);
         assert!(grown["size"].as_u64() > grown["before"].as_u64(), "{grown}");
         drop(mount);
         // Not while it is mounted: that needs a right that root in a container may not have.
         run("e2fsck", ["-f", "-p", &device]);
         run("resize2fs", [&device]);
     }
-    let mount = house.mount(&device);
+    let mount = disks.mount(&device);
     for round in 1..=rounds {
         assert!(fs::read(mount.path().join(format!("file-{round}"))).expect("it is there") == bytes(round, 20 * MIB));
     }
     drop(mount);
     run("e2fsck", ["-f", "-n", &device]);
-    house.given(&["detach", "e.img"]);
-    house.given(&["check", "e.img", "--data"]);
+    disks.given(&["detach", "e.img"]);
+    disks.given(&["check", "e.img", "--data"]);
 }
 
 #[test]
 fn a_store_that_nobody_serves_grows_too_and_a_plain_disk_does_not() {
-    let house = House::new();
-    let created = house.json(&["create", "--kind", "log", "u.img", "--size", "64MiB"]);
-    enlarge(&house, "u.img", 128 * MIB);
-    let grown = house.json(&["grow", "u.img"]);
+    let disks = TestDisks::new();
+    let created = disks.json(&["create", "--kind", "log", "u.img", "--size", "64MiB"]);
+    enlarge(&disks, "u.img", 128 * MIB);
+    let grown = disks.json(&["grow", "u.img"]);
     assert_eq!((&grown["before"], &grown["device"]), (&created["size"], &json!(null)));
     assert!(grown["size"].as_u64() > created["size"].as_u64());
-    assert_eq!(house.json(&["check", "u.img"])["store"]["size"], grown["size"]);
+    assert_eq!(disks.json(&["check", "u.img"])["store"]["size"], grown["size"]);
 
-    let plain = text(&house.path("plain"));
+    let plain = text(&disks.path("plain"));
     fs::write(&plain, bytes(1, MIB)).expect("there is room");
-    house.given(&["serve", "--disk", &plain, "--daemon"]);
-    house.refused(&["grow", "plain"], 1, &["plain is not a log store"]);
+    disks.given(&["serve", "--disk", &plain, "--daemon"]);
+    disks.refused(&["grow", "plain"], 1, &["plain is not a log store"]);
 }
 
 /// The steps of docs/disk.md, Enlarge a disk.
 #[test]
 fn a_store_on_a_hybrid_disk_grows_once_the_pair_was_taken_apart_and_joined_again() {
-    let house = House::new();
-    let [disk, flash] = ["d", "f"].map(|half| text(&house.path(half)));
+    let disks = TestDisks::new();
+    let [disk, flash] = ["d", "f"].map(|half| text(&disks.path(half)));
     let pair = format!("[disk]\npath = \"{disk}\"\nsize = \"64MiB\"\n[flash]\npath = \"{flash}\"\nsize = \"16MiB\"\n");
-    let config = house.config("both", &format!("{pair}[log]\n"));
-    let created = house.json(&["create", &config]);
-    house.given(&["serve", &config, "--daemon"]);
+    let config = disks.config("both", &format!("{pair}[log]\n"));
+    let created = disks.json(&["create", &config]);
+    disks.given(&["serve", &config, "--daemon"]);
     let data = bytes(3, MIB);
-    house.write("both", &data);
-    house.refused(&["grow", "both"], 1, &["does not grow", "umbrella disk detach --dissolve"]);
-    house.given(&["detach", "--dissolve"]);
-    enlarge(&house, "d", 128 * MIB);
-    let without_log = house.config("pair", &pair);
-    house.given(&["create", &without_log]);
-    house.given(&["serve", &config, "--daemon"]);
-    let grown = house.json(&["grow", "both"]);
+    disks.write("both", &data);
+    disks.refused(&["grow", "both"], 1, &["does not grow", "umbrella disk detach --dissolve"]);
+    disks.given(&["detach", "--dissolve"]);
+    enlarge(&disks, "d", 128 * MIB);
+    let without_log = disks.config("pair", &pair);
+    disks.given(&["create", &without_log]);
+    disks.given(&["serve", &config, "--daemon"]);
+    let grown = disks.json(&["grow", "both"]);
     assert!(grown["size"].as_u64() > created["size"].as_u64(), "{grown}");
-    assert!(house.read("both", data.len()) == data);
-    house.given(&["detach"]);
-    house.given(&["check", &config, "--data"]);
+    assert!(disks.read("both", data.len()) == data);
+    disks.given(&["detach"]);
+    disks.given(&["check", &config, "--data"]);
 }

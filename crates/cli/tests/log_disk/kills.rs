@@ -10,10 +10,10 @@ use std::process::Command;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::house::text;
-use crate::support::house::{House, Killed};
+use crate::support::test_disks::{Killed, TestDisks};
 use crate::support::writers::{BYTES, Guarantee, Writers};
 use crate::support::{MIB, bytes, eventually, number_from_env, run};
+use crate::test_disks::text;
 
 /// Blocks that are written before a daemon is killed: enough for something to be cleaned.
 const LEAST: u64 = 1500;
@@ -25,21 +25,21 @@ const NAME: &str = "k.img";
 fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
     let (rounds, seed) = (number_from_env("UMBRELLA_CRASH_ROUNDS", 12), number_from_env("UMBRELLA_CRASH_SEED", 1));
     println!("{rounds} rounds, seed {seed}");
-    let house = House::new();
-    let image = text(&house.path(NAME));
-    let size = house.json(&["create", "--kind", "log", &image, "--size", SIZE, "--segment", "256KiB", "--spare", "5%"])
+    let disks = TestDisks::new();
+    let image = text(&disks.path(NAME));
+    let size = disks.json(&["create", "--kind", "log", &image, "--size", SIZE, "--segment", "256KiB", "--spare", "5%"])
         ["size"]
         .clone();
     assert!(size.as_u64() >= Some(BYTES), "{size}");
-    let socket = house.path(&format!("run/disks/{NAME}.nbd"));
-    let serve = || Killed::serving(house.umbrella(&["serve", &image]).env("RUST_LOG", "error"), &socket, NAME);
+    let socket = disks.path(&format!("run/disks/{NAME}.nbd"));
+    let serve = || Killed::serving(disks.umbrella(&["serve", &image]).env("RUST_LOG", "error"), &socket, NAME);
     let mut writers = Writers::new(socket.clone(), NAME, Guarantee::Flushed, seed);
     let (mut cleaned, mut cleaning) = (0, 0);
     for _ in 0..rounds {
         writers.work_until_killed(serve(), LEAST);
-        house.given(&["check", &image, "--data"]);
+        disks.given(&["check", &image, "--data"]);
         let _server = serve();
-        let stats = house.json(&["stats", NAME]);
+        let stats = disks.json(&["stats", NAME]);
         let before =
             std::mem::replace(&mut cleaned, stats["umbrella_log_cleaned_segments_count"].as_u64().expect("a number"));
         cleaning += u64::from(cleaned > before);
@@ -54,32 +54,32 @@ fn a_daemon_killed_while_it_cleans_loses_nothing_that_was_flushed() {
 
 #[test]
 fn files_that_were_synced_are_there_after_the_daemon_below_a_mounted_file_system_was_killed() {
-    let house = House::new();
-    house.given(&["create", "--kind", "log", NAME, "--size", "128MiB"]);
-    kill_below_a_file_system(&house, NAME, NAME);
+    let disks = TestDisks::new();
+    disks.given(&["create", "--kind", "log", NAME, "--size", "128MiB"]);
+    kill_below_a_file_system(&disks, NAME, NAME);
 }
 
 #[test]
 fn files_that_were_synced_are_there_after_a_kill_on_a_hybrid_disk_as_well() {
-    let house = House::new();
-    let [disk, flash] = ["disk", "flash"].map(|half| text(&house.path(half)));
-    let config = house.config(
+    let disks = TestDisks::new();
+    let [disk, flash] = ["disk", "flash"].map(|half| text(&disks.path(half)));
+    let config = disks.config(
         "both",
         &format!(
             "[disk]\npath = \"{disk}\"\nsize = \"128MiB\"\n[flash]\npath = \"{flash}\"\nsize = \"24MiB\"\n[cache]\nspin_down = \"fixed:timeout=0\"\n[log]\n"
         ),
     );
-    house.given(&["create", &config]);
-    kill_below_a_file_system(&house, "both", &config);
+    disks.given(&["create", &config]);
+    kill_below_a_file_system(&disks, "both", &config);
 }
 
 /// The daemon is killed while a file is written; what was synced before is read after the next start.
-fn kill_below_a_file_system(house: &House, name: &str, disk: &str) {
-    let mut device = house.attach(disk);
+fn kill_below_a_file_system(disks: &TestDisks, name: &str, disk: &str) {
+    let mut device = disks.attach(disk);
     run("mkfs.ext4", ["-q", "-F", &device]);
     for round in 0..3 {
         {
-            let mount = house.mount(&device);
+            let mount = disks.mount(&device);
             for before in 0..round {
                 let found = std::fs::read(mount.path().join(format!("synced {before}"))).expect("it was synced");
                 assert!(found == bytes(before, 5 * MIB), "round {round}: what was synced in round {before}");
@@ -88,17 +88,17 @@ fn kill_below_a_file_system(house: &House, name: &str, disk: &str) {
             synced.write_all(&bytes(round, 5 * MIB)).and_then(|()| synced.sync_all()).expect("there is room");
             File::open(mount.path()).and_then(|folder| folder.sync_all()).expect("the folder is synced");
             std::fs::write(mount.path().join("under way"), bytes(100 + round, 8 * MIB)).expect("there is room");
-            let pid = house.status(name)["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)).expect("a process");
+            let pid = disks.status(name)["pid"].as_i64().and_then(|pid| Pid::from_raw(pid as i32)).expect("a process");
             kill_process(pid, Signal::KILL).expect("it runs");
             eventually("it is gone", || rustix::process::test_kill_process(pid).is_err());
         }
-        let told = house.said(&["check", disk, "--data"]);
-        assert!(!told.contains("error") && !told.contains("warning"), "{told}");
-        device = house.attach(disk);
+        let reported = disks.said(&["check", disk, "--data"]);
+        assert!(!reported.contains("error") && !reported.contains("warning"), "{reported}");
+        device = disks.attach(disk);
         // The first takes over what its journal has, the second finds nothing more.
         let _ = Command::new("e2fsck").args(["-f", "-p", &device]).output().expect("e2fsck(8) runs");
         run("e2fsck", ["-f", "-n", &device]);
     }
-    house.given(&["detach", name, "--keep-cache"]);
-    house.given(&["check", disk, "--data"]);
+    disks.given(&["detach", name, "--keep-cache"]);
+    disks.given(&["check", disk, "--data"]);
 }

@@ -13,7 +13,7 @@ const DIRS: &[Name] = &["d", "d/e", "x.b", "x.b/y", ""];
 /// Sizes on both sides of what the rules and the tiny branch look at.
 const SIZES: &[u64] = &[0, 1, 100, 4096, 5_000, 30_000, 33_000, 70_000];
 
-/// Who does it.
+/// The user that does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
     Root,

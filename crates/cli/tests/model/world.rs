@@ -34,7 +34,7 @@ fn by<T: Send>(who: Who, work: impl FnOnce() -> io::Result<T> + Send) -> io::Res
 }
 
 /// What `fstat` tells, without times and device.
-fn told(file: &File) -> io::Result<String> {
+fn reported(file: &File) -> io::Result<String> {
     let meta = file.metadata()?;
     let size = if meta.is_dir() { 0 } else { meta.len() };
     let links = if meta.is_dir() { 0 } else { meta.nlink() };
@@ -76,7 +76,7 @@ impl World {
             Operation::Append { name, size, seed, who } => by(who, || {
                 let mut file = open(&at(name), OpenOptions::new().append(true))?;
                 io::Write::write_all(&mut file, &bytes(seed, size))?;
-                told(&file)
+                reported(&file)
             }),
             Operation::Truncate { name, size } => Ok(done(nix::unistd::truncate(&at(name), size as i64)?)),
             Operation::Allocate { name, mode, at: offset, size } => {
@@ -93,7 +93,7 @@ impl World {
                     How::Truncate => options.read(true).write(true).truncate(true),
                 };
                 let file = open(&at(name), &mut options)?;
-                let what = told(&file)?;
+                let what = reported(&file)?;
                 self.handles[handle] = Some(file);
                 Ok(what)
             }
@@ -111,7 +111,7 @@ impl World {
                 self.handle(handle)?.write_all_at(&bytes(seed, size), offset).map(done)
             }
             Operation::HandleRead { handle } => content(self.handle(handle)?),
-            Operation::HandleStat { handle } => told(self.handle(handle)?),
+            Operation::HandleStat { handle } => reported(self.handle(handle)?),
             Operation::HandleTruncate { handle, size } => self.handle(handle)?.set_len(size).map(done),
             Operation::HandleMode { handle, mode } => {
                 self.handle(handle)?.set_permissions(fs::Permissions::from_mode(mode)).map(done)
@@ -202,7 +202,7 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 fn content(file: &File) -> io::Result<String> {
     let meta = file.metadata()?;
     if !meta.is_file() {
-        return told(file);
+        return reported(file);
     }
     let mut data = vec![0; meta.len() as usize];
     file.read_exact_at(&mut data, 0)?;

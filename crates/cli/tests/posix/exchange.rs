@@ -141,7 +141,7 @@ fn a_directory_is_not_exchanged_with_what_is_in_it() {
 }
 
 #[test]
-fn who_has_something_open_below_an_exchanged_directory_goes_on() {
+fn files_open_below_an_exchanged_directory_stay_usable() {
     for data in Data::ALL {
         let two = Two::new(data);
         make(&two.mount_point(), &["one/", "one/x", "one/y.b", "two.b/", "two.b/z.b"]);

@@ -278,7 +278,7 @@ fn a_file_stays_while_a_mapping_outlives_its_descriptor_and_moves_after_it() {
 }
 
 #[test]
-fn a_reader_goes_on_while_its_file_moves() {
+fn a_reader_continues_while_its_file_moves() {
     in_both_modes(|two| {
         let data = bytes(6, 2 * MIB);
         fs::write(two.join("movie"), &data).unwrap();
@@ -559,7 +559,7 @@ fn attributes_of_a_file_that_is_mapped_no_more_are_kept_by_the_kernel_again() {
         marks += 1;
         let name = format!("name=\"mark-{marks}\"");
         fs::metadata(pool.join(format!("mark-{marks}"))).unwrap_err();
-        eventually("the trace goes on", || lines().contains(&name));
+        eventually("the trace continues", || lines().contains(&name));
         lines().find(&name).unwrap()
     };
     let mut asked = || {

@@ -64,7 +64,7 @@ fn times_that_a_user_sets_survive_the_write_back_of_earlier_writes() {
 }
 
 #[test]
-fn the_birth_time_is_told_and_survives_a_relocation_and_a_remount() {
+fn the_birth_time_is_reported_and_survives_a_relocation_and_a_remount() {
     let mut two = Two::new(Data::Passthrough);
     fs::write(two.join("file"), "x").unwrap();
     let born = birth(&two.join("file"));

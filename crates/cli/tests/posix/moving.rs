@@ -12,9 +12,9 @@ use crate::support::pool::Pool;
 
 const LARGE: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \"> 64KiB\" }\nto = [\"b\", \"default\", \"any\"]\n";
 
-/// Finds surprises for a program that sets a directory's time and makes entries in it while another makes files in it
+/// Finds unexpected for a program that sets a directory's time and makes entries in it while another makes files in it
 /// larger and smaller. It runs for two seconds, and until enough files have moved.
-fn surprises(dir: &Path, have_moved: impl Fn() -> bool) -> Vec<String> {
+fn unexpected_times(dir: &Path, have_moved: impl Fn() -> bool) -> Vec<String> {
     fs::create_dir(dir).unwrap();
     for number in 0..8 {
         fs::write(dir.join(format!("file{number}")), "x").unwrap();
@@ -30,7 +30,7 @@ fn surprises(dir: &Path, have_moved: impl Fn() -> bool) -> Vec<String> {
             }
         });
         let began = Instant::now();
-        let mut surprises = Vec::new();
+        let mut unexpected = Vec::new();
         let mtime = || fs::metadata(dir).unwrap().mtime() as u64;
         let goes_on = || began.elapsed() < Duration::from_secs(2) || !have_moved();
         for round in (0..).take_while(|_| goes_on()) {
@@ -40,7 +40,7 @@ fn surprises(dir: &Path, have_moved: impl Fn() -> bool) -> Vec<String> {
             File::open(dir).unwrap().set_times(fs::FileTimes::new().set_modified(then)).unwrap();
             let stays: [u64; 3] = [(); 3].map(|()| mtime());
             if stays != [set; 3] {
-                surprises.push(format!("round {round}: set {set}, then {stays:?}"));
+                unexpected.push(format!("round {round}: set {set}, then {stays:?}"));
             }
             let (new, other) = (dir.join("new"), dir.join("other"));
             match round % 5 {
@@ -51,23 +51,23 @@ fn surprises(dir: &Path, have_moved: impl Fn() -> bool) -> Vec<String> {
                 _ => fs::remove_dir(&new).unwrap(),
             }
             if mtime() <= set {
-                surprises.push(format!("round {round}: the change is not seen"));
+                unexpected.push(format!("round {round}: the change is not seen"));
             }
         }
         ends.store(true, Ordering::Relaxed);
-        surprises
+        unexpected
     })
 }
 
 #[test]
 fn a_directory_whose_files_move_has_the_times_that_it_has_on_ext4() {
     let plain = Disk::ext4(32 * MIB);
-    assert!(surprises(&plain.join("dir"), || true).is_empty());
+    assert!(unexpected_times(&plain.join("dir"), || true).is_empty());
     let disks = [Disk::ext4(32 * MIB), Disk::ext4(32 * MIB)];
     for passthrough in ["passthrough = true\nheadroom = 0", "passthrough = false"] {
         let pool = Pool::builder().branch_with("a", disks[0].path(), passthrough);
         let pool = pool.branch_with("b", disks[1].path(), passthrough).default(&["a"]).rules(LARGE).mount();
-        let found = surprises(&pool.join("dir"), || pool.metric("umbrella_relocations_done_count") > 20);
+        let found = unexpected_times(&pool.join("dir"), || pool.metric("umbrella_relocations_done_count") > 20);
         assert!(found.is_empty(), "{found:#?}");
         fs::remove_dir_all(pool.join("dir")).unwrap();
     }

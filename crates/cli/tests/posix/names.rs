@@ -228,7 +228,7 @@ fn listings_stay_whole_while_files_come_and_go() {
     });
 }
 
-/// Names with the offsets to go on after them, as `getdents64` gives them.
+/// Names with the offsets to continue after them, as `getdents64` gives them.
 fn listing(dir: &OwnedFd) -> Vec<(Vec<u8>, u64, u64)> {
     let mut buffer = Vec::with_capacity(1024);
     let mut raw = RawDir::new(dir, buffer.spare_capacity_mut());
@@ -241,7 +241,7 @@ fn listing(dir: &OwnedFd) -> Vec<(Vec<u8>, u64, u64)> {
 }
 
 #[test]
-fn a_listing_can_go_on_from_any_place_in_it() {
+fn a_listing_can_continue_from_any_place_in_it() {
     let two = two();
     for i in 0..150 {
         fs::write(two.join(format!("file-{i}")), "").unwrap();

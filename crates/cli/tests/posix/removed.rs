@@ -149,7 +149,7 @@ fn a_directory_that_is_exchanged_and_then_removed_can_be_used() {
 }
 
 /// What a shell says that sits in a directory which is removed meanwhile.
-fn sit_in(dir: &Path, remove: impl FnOnce()) -> (String, String) {
+fn run_shell_in(dir: &Path, remove: impl FnOnce()) -> (String, String) {
     let script = "echo in; read go; stat -c '%h %a %F' .; ls -A; echo listed; chmod 700 . && stat -c %a .; true >new; mkdir new; cd . && stat -c %h .; \
                   test -d .. && echo above";
     let mut shell = Command::new("sh")
@@ -176,7 +176,7 @@ fn a_current_directory_that_is_removed_can_be_used_as_on_ext4() {
         make_empty(&two, "dir");
         two.same("rmdir", |root| {
             let dir = root.join("dir");
-            let said = sit_in(&dir, || fs::remove_dir(&dir).unwrap());
+            let said = run_shell_in(&dir, || fs::remove_dir(&dir).unwrap());
             assert!(said.0.contains("listed"), "{said:?}");
             said
         });
@@ -184,7 +184,7 @@ fn a_current_directory_that_is_removed_can_be_used_as_on_ext4() {
         two.same("rename", |root| {
             let dir = root.join("dir");
             fs::create_dir(root.join("other")).unwrap();
-            sit_in(&dir, || fs::rename(root.join("other"), &dir).unwrap())
+            run_shell_in(&dir, || fs::rename(root.join("other"), &dir).unwrap())
         });
     }
 }

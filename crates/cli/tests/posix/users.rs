@@ -28,7 +28,7 @@ fn setfacl(acl: &str, path: &Path) {
 }
 
 #[test]
-fn a_write_by_somebody_else_clears_the_setuid_bits() {
+fn a_write_by_another_user_clears_the_setuid_bits() {
     for data in Data::ALL {
         let two = Two::new(data);
         for name in ["suid", "suid.b"] {
@@ -71,7 +71,7 @@ fn known_mode(path: &Path) -> u32 {
     u32::from(stat.stx_mode) & 0o7777
 }
 
-/// Who a program runs as when nobody starts it.
+/// The user that a program runs as when the user nobody starts it.
 fn effective_user(program: &Path) -> String {
     let start = || Command::new(program).arg("-u").uid(NOBODY).gid(NOBODY).output();
     // Another test's child has every open file for the moment between its fork and its exec.

@@ -97,16 +97,16 @@ impl BadDisk {
 
     fn break_extents(&self, file: &Path) {
         File::open(file).unwrap().sync_all().unwrap();
-        let told = run("filefrag", ["-e".as_ref(), "-b512".as_ref(), file.as_os_str()]);
-        let told = String::from_utf8_lossy(&told.stdout).into_owned();
-        let extents = told.lines().filter(|line| line.contains("..") && line.contains(':'));
+        let reported = run("filefrag", ["-e".as_ref(), "-b512".as_ref(), file.as_os_str()]);
+        let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
+        let extents = reported.lines().filter(|line| line.contains("..") && line.contains(':'));
         let mut bad = self.sectors.bad.lock().unwrap();
         for extent in extents {
             let (first, last) = extent.split(':').nth(2).unwrap().split_once("..").unwrap();
             let [first, last] = [first, last].map(|sector| sector.trim().parse::<u64>().unwrap());
             bad.push(SectorRange { start: Lba(first), sectors: last - first + 1 });
         }
-        assert!(!bad.is_empty(), "{told}");
+        assert!(!bad.is_empty(), "{reported}");
     }
 
     /// All of it is bad.

@@ -323,7 +323,7 @@ pub struct Tampered(Child);
 
 impl Drop for Tampered {
     fn drop(&mut self) {
-        // It may wait for a process that is dead and not yet collected; those that live go on when it is gone.
+        // It may wait for a process that is dead and not yet collected; those that live continue when it is gone.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -604,13 +604,13 @@ impl Pool {
     /// Waits until the pool knows how much room there is: it asks a branch ten times a second at most.
     #[track_caller]
     pub fn settle_room(&self) {
-        let told = |name: &str| {
+        let reported = |name: &str| {
             let status = self.branch_status(name);
             (status.free.0, status.files_used)
         };
         let is_known = |(name, root, _): &(String, PathBuf, String)| {
             let room = rustix::fs::statvfs(root).unwrap();
-            told(name) == (room.f_bavail * room.f_frsize, Some(room.f_files - room.f_favail))
+            reported(name) == (room.f_bavail * room.f_frsize, Some(room.f_files - room.f_favail))
         };
         super::eventually("the room is known", || self.spec.branches.iter().all(is_known));
     }

@@ -23,8 +23,8 @@ pub fn thread_id() -> u32 {
 #[track_caller]
 pub fn wait_for_call(process: u32, calls: &[libc::c_long]) {
     let is_in = || {
-        let told = std::fs::read_to_string(format!("/proc/{process}/syscall")).ok()?;
-        let call = told.split_whitespace().next()?.parse().ok()?;
+        let reported = std::fs::read_to_string(format!("/proc/{process}/syscall")).ok()?;
+        let call = reported.split_whitespace().next()?.parse().ok()?;
         calls.contains(&call).then_some(())
     };
     assert!(poll(PATIENCE, is_in).is_some(), "{process} is not blocked in {calls:?}");
@@ -37,8 +37,9 @@ pub fn waits(child: &mut std::process::Child) -> bool {
         if child.try_wait().expect("it is our child").is_some() {
             return Some(false);
         }
-        let now =
-            std::fs::read_to_string(&path).ok().filter(|told| told.starts_with(|first: char| first.is_ascii_digit()));
+        let now = std::fs::read_to_string(&path)
+            .ok()
+            .filter(|reported| reported.starts_with(|first: char| first.is_ascii_digit()));
         same = if now.is_some() && now == last { same + 1 } else { 0 };
         last = now;
         (same >= 10).then_some(true)

@@ -9,8 +9,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::house::Killed;
 use super::nbd::{BLOCK, Client};
+use super::test_disks::Killed;
 use super::{PATIENCE, poll};
 
 const CLIENTS: u64 = 4;
@@ -135,7 +135,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Of a disk that is all zeros.
+    /// Writers to a disk that is all zeros.
     pub fn new(socket: PathBuf, disk: &str, guarantee: Guarantee, seed: u64) -> Writers {
         let random = StdRng::seed_from_u64(seed);
         let clients = (0..CLIENTS).map(Writer::new).collect();

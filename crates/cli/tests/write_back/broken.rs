@@ -21,19 +21,19 @@ use super::support::{MIB, bytes, eventually};
 const KEYS: &str = "write_back = \"cscan\"\nwrite_back_limit = \"4MiB\"\nwrite_back_background = \"1MiB\"";
 
 /// A device that follows its plan for writes to the places that a test names; all other writes are well.
-struct Spotty {
+struct PartlyFaulty {
     faulty: Faulty<Memory>,
     bad: OnceLock<Vec<SectorRange>>,
 }
 
-impl Spotty {
+impl PartlyFaulty {
     fn device_for(&self, range: SectorRange) -> &dyn BlockDevice {
         let struck = self.bad.get().is_some_and(|bad| bad.iter().any(|bad| bad.overlaps(range)));
         if struck { &self.faulty } else { self.faulty.inner() }
     }
 
     /// From now on the plan is for the blocks of this file.
-    fn strike(&self, file: &Path) {
+    fn set_bad_file(&self, file: &Path) {
         let listed = Command::new("filefrag").args(["-v", "-b512"]).arg(file).output().expect("e2fsprogs");
         let text = String::from_utf8_lossy(&listed.stdout).into_owned();
         // "   0:        0..   65535:     270336..    335871:  65536: ..."
@@ -48,8 +48,8 @@ impl Spotty {
     }
 }
 
-/// The device as the file system has it; the test keeps a hand on it.
-struct Shared(Arc<Spotty>);
+/// The device that the file system uses; the test keeps a reference to it.
+struct Shared(Arc<PartlyFaulty>);
 
 impl BlockDevice for Shared {
     fn geometry(&self) -> Geometry {
@@ -79,10 +79,10 @@ impl BlockDevice for Shared {
 }
 
 /// ext4 with the files "good" and "bad", which have their blocks.
-fn spotty(plan: Plan) -> (Arc<Spotty>, Remembering) {
+fn ext4_on_partly_faulty(plan: Plan) -> (Arc<PartlyFaulty>, Remembering) {
     let mut kept = None;
     let disk = Remembering::over(|memory| {
-        let device = Arc::new(Spotty { faulty: Faulty::new(memory, plan), bad: OnceLock::new() });
+        let device = Arc::new(PartlyFaulty { faulty: Faulty::new(memory, plan), bad: OnceLock::new() });
         kept = Some(Arc::clone(&device));
         Shared(device)
     });
@@ -109,15 +109,15 @@ fn a_write_that_the_disk_refuses_fails_the_next_fsync_of_its_file_and_no_other()
     let refused = WriteFault::Partial { landed: TornWrite::Nothing, answer: Answer::Error(Errno::IO) };
     // Once: what is written there later lands.
     let plan = Plan::new(1).rule(Rule::on_write(refused).first(1));
-    let (device, disk) = spotty(plan);
+    let (device, disk) = ext4_on_partly_faulty(plan);
     let pool = Pool::builder().branch_with("disk", &disk.at, KEYS).mount();
-    device.strike(&disk.at.join("bad"));
+    device.set_bad_file(&disk.at.join("bad"));
     let (good, bad) = (open(&pool, "good"), open(&pool, "bad"));
     write(&bad, 16);
     write(&good, 16);
     eventually("the policy has written what fails", || flusher(&pool).errors > 0);
-    let told = bad.sync_all().map_err(|error| error.raw_os_error());
-    assert_eq!(told, Err(Some(libc::EIO)), "the writer is told");
+    let reported = bad.sync_all().map_err(|error| error.raw_os_error());
+    assert_eq!(reported, Err(Some(libc::EIO)), "the writer gets the error");
     bad.sync_all().expect("once");
     good.sync_all().expect("this one is well");
     open(&pool, "good").sync_all().expect("for everybody");

@@ -15,7 +15,7 @@ const LIMIT: &str = "write_back = \"cscan\"\nwrite_back_limit = \"4MiB\"";
 const LARGE_MOVE: &str = "[[rule]]\nname = \"large\"\nwhen = { size = \">= 1MiB\" }\nto = [\"disk\"]\n";
 
 /// A branch "first" whose write-back is left to the kernel, and a slow one, "disk", with a limit of 4 MiB. Mounted with
-/// what `more` adds. The pool is to go out of scope before its disks: it stands last.
+/// what `more` adds. The pool is to go out of scope before its disks: it is last.
 fn two(first: u64, more: impl FnOnce(Builder) -> Builder) -> (Disk, Remembering, Pool) {
     let (first, disk) = (Disk::ext4(first), Remembering::over(Slow::new));
     let builder = Pool::builder().branch("first", first.path()).branch_with("disk", &disk.at, LIMIT);

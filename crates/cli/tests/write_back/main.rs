@@ -317,7 +317,7 @@ fn a_recorded_run_is_decided_again_bit_for_bit() {
 }
 
 #[test]
-fn who_changes_the_policy_is_told_that_the_record_ends() {
+fn a_change_of_policy_reports_that_the_record_ends() {
     let (_disk, pool) = pool("write_back = \"cscan\"");
     let set = |policy: &str| pool.say(["write-back", "set", "disk", policy]);
     let complete = "the record of the previous policy is complete";
@@ -365,7 +365,7 @@ fn a_record_of_a_time_in_which_nothing_was_chosen_says_so() {
 }
 
 #[test]
-fn who_sets_a_policy_is_told_what_holds() {
+fn setting_a_policy_reports_the_limits_in_force() {
     let (_disk, pool) = pool("write_back = \"kernel\"");
     let holds = "branch \"disk\" is written back by \"sweep\", from 4 MiB of dirty data on; writers wait at 16 MiB;";
     eventually("the kernel leaves so much", || {
@@ -429,7 +429,7 @@ fn hostile_words_are_refused_with_what_would_do() {
     let inside = pool.join("events");
     let record = pool.umbrella(["write-back".as_ref(), "record".as_ref(), "disk".as_ref(), inside.as_os_str()]);
     assert!(text(&record).contains("would record itself") && !inside.exists(), "{}", text(&record));
-    assert_eq!(flusher(&pool).policy, "cscan", "it goes on as it was");
+    assert_eq!(flusher(&pool).policy, "cscan", "it continues as it was");
     pool.say(["write-back", "set", "disk", "cscan", "--limit", "64MiB"]);
     pool.say(["write-back", "set", "disk", "sweep"]);
     assert_eq!(flusher(&pool).limit.0, 64 << 20, "another policy has the limits that were");

@@ -85,7 +85,7 @@ fn pages_reach_the_device_in_the_order_of_the_policy() {
 }
 
 #[test]
-fn a_write_back_that_fails_is_counted_and_told_once() {
+fn a_write_back_that_fails_is_counted_and_reported_once() {
     // No metadata lies so far behind.
     let bad = SectorRange::between(Lba(160 * MIB / 512), Lba(250 * MIB / 512));
     let refused = WriteFault::Partial { landed: TornWrite::Nothing, answer: Answer::Error(rustix::io::Errno::IO) };
@@ -107,10 +107,10 @@ fn a_write_back_that_fails_is_counted_and_told_once() {
         flusher.wrote(id, FileRef::Open(file.as_fd()), PageRange::of_bytes(at * MIB, MIB));
     }
     eventually("the failure is seen", || flusher.status().errors > 0);
-    assert!(flusher.take_error(id), "who syncs next is told");
-    eventually("it goes on", || flusher.status().dirty.0 <= MIB);
+    assert!(flusher.take_error(id), "the next sync returns the error");
+    eventually("it continues", || flusher.status().dirty.0 <= MIB);
     flusher.stop();
-    // Later failures are reported to the user that goes on without this flusher, once.
+    // Later failures are reported to the user that continues without this flusher, once.
     assert!(flusher.take_errors().iter().all(|failed| *failed == id));
     assert_eq!(flusher.take_errors(), []);
     assert!(!flusher.take_error(id));

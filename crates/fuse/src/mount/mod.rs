@@ -216,7 +216,7 @@ impl Unmounter {
         }
     }
 
-    /// Takes a mount that answers nobody any more out of the tree, and ends its connection: waiting callers get an
+    /// Takes a mount that no longer answers out of the tree, and ends its connection: waiting callers get an
     /// error.
     pub(crate) fn clear(&self) {
         clear(&self.at, self.mount);

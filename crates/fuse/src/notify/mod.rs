@@ -104,7 +104,7 @@ impl Notifier {
         self.send(notify_code::PRUNE, &[body.as_bytes(), ids.as_bytes()])
     }
 
-    /// The number of the notification stands where answers have their error.
+    /// The number of the notification is where answers have their error.
     fn send(&self, code: i32, parts: &[&[u8]]) -> io::Result<()> {
         self.device.write(0, code, parts)
     }

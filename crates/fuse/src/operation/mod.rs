@@ -26,7 +26,7 @@ macro_rules! define_operation {
             Interrupt(RequestId),
             Destroy,
             Retrieved(Retrieved<'a>),
-            /// INIT once more, or what nobody knows.
+            /// INIT once more, or an unknown operation.
             Unknown,
         }
     };

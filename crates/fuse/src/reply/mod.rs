@@ -23,7 +23,7 @@ pub struct Finished<'a> {
     pub id: RequestId,
     /// What was asked, see [`operation_name`](crate::operation_name).
     pub operation: u32,
-    /// Of which node.
+    /// The node.
     pub node: NodeId,
     /// By which thread.
     pub pid: u32,

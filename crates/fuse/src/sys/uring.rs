@@ -92,7 +92,7 @@ impl Ring {
             return None;
         }
         let index = head & self.shared(self.at.cq_off.ring_mask).load(Ordering::Relaxed);
-        // The result stands behind the eight bytes of user data.
+        // The result is behind the eight bytes of user data.
         Some(self.shared(self.at.cq_off.cqes + index * 16 + 8).load(Ordering::Relaxed) as i32)
     }
 

@@ -1,8 +1,8 @@
 //! Requests from `/dev/fuse`: threads that read, each with a buffer of its own.
 //!
 //! Before a thread begins with a request, it makes sure that another one waits for the next. So a handler that waits
-//! for something keeps nobody else waiting, up to a stated number of threads. Threads end when twice as many wait as
-//! stay in any case.
+//! for something keeps no other request waiting, up to a stated number of threads. Threads end when twice as many wait
+//! as stay in any case.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -182,7 +182,7 @@ impl DeviceReaders {
         }
     }
 
-    /// Whether this thread is to go on.
+    /// Whether this thread should continue.
     fn after_handler(&self) -> bool {
         self.change(|state| {
             if state.waiting >= 2 * self.least.load(Ordering::Relaxed) {

@@ -161,7 +161,7 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Of a device file, the device as `st_rdev` has it: 12 bits of the driver, 20 bits of its device.
+    /// Of a device file, the device as in `st_rdev`: 12 bits of the driver, 20 bits of its device.
     pub device: Dev,
     /// Bytes.
     pub size: u64,

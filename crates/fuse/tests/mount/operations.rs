@@ -24,13 +24,13 @@ on_both_transports! {
     lsattr_and_chattr_work
     holes_copies_and_room_are_asked_for
     locks_are_the_file_systems
-    poll_wakes_when_it_is_told_to
+    poll_wakes_on_a_notification
     set_id_bits_are_dropped_by_the_file_system
     a_group_of_the_caller_comes_with_a_new_file
     the_mount_can_be_mapped_to_other_ids
     an_open_file_is_passed_through
     a_backing_file_of_one_handle_goes_when_that_is_released
-    absent_names_are_kept_until_the_kernel_is_told
+    absent_names_are_cached_until_the_kernel_is_notified
     notifications_arrive
 }
 
@@ -236,7 +236,7 @@ fn locks_are_the_file_systems(setup: Setup) {
     rustix::fs::flock(&one, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap_err();
 }
 
-fn poll_wakes_when_it_is_told_to(setup: Setup) {
+fn poll_wakes_on_a_notification(setup: Setup) {
     let mount = Mount::new(setup);
     fs::write(mount.path("quiet"), "").unwrap();
     let file = File::open(mount.path("quiet")).unwrap();
@@ -336,7 +336,7 @@ fn a_backing_file_of_one_handle_goes_when_that_is_released(setup: Setup) {
     }
 }
 
-fn absent_names_are_kept_until_the_kernel_is_told(setup: Setup) {
+fn absent_names_are_cached_until_the_kernel_is_notified(setup: Setup) {
     let mount = Mount::new(setup);
     let lookups = |mount: &Mount| {
         let before = mount.count("lookup");

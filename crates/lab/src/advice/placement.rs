@@ -76,7 +76,7 @@ fn part(columns: &Columns, is_in: impl Fn(usize) -> bool) -> Columns {
 }
 
 /// How long programs waited: without a rule, and with each.
-pub fn judge(runs: &[(PlacementRun, Outcome)], rules: usize) -> (Samples, Vec<Samples>) {
+pub fn evaluate(runs: &[(PlacementRun, Outcome)], rules: usize) -> (Samples, Vec<Samples>) {
     let mut tally = SampleTable::new();
     for (run, outcome) in runs {
         tally.add(run.rule, run.seed, [waited_s(outcome)]);
@@ -127,7 +127,7 @@ mod tests {
             plan(&recording, &wanted, 2, today).expect("a plan").into_iter().unzip();
         let outcomes = run(&cells, 2, &()).expect("they run").outcomes.into_iter().flatten();
         let runs: Vec<_> = runs.into_iter().zip(outcomes).collect();
-        let (without, with) = judge(&runs, 2);
+        let (without, with) = evaluate(&runs, 2);
         assert!(with[0].is_less_than(&without), "{without:?} {with:?}");
         assert_eq!(with[1], without);
         let bytes = ByteSize(1);

@@ -1,7 +1,7 @@
 //! Recorded requests, and variants of them.
 //!
 //! The modelled machines have no chance in them: a trace always gives the same figures. How far these depend on
-//! accidents, such as where the platter stands, show variants whose requests come up to one turn of a disk later, each
+//! accidents, such as where the platter is, show variants whose requests come up to one turn of a disk later, each
 //! before the next one. Source: Alameldeen and Wood, "Variability in architectural simulations of multi-threaded
 //! workloads", HPCA 2003 (small random delays make a space of runs).
 
@@ -21,7 +21,7 @@ pub struct Recording {
     pub name: String,
     /// Its requests.
     pub columns: Arc<Columns>,
-    /// Whether the trace goes on behind them.
+    /// Whether the trace continues behind them.
     pub is_cut: bool,
     /// What could not be read.
     pub skipped: Skipped,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Figures whose means differ by less than this share are the same: nobody notices.
+/// Figures whose means differ by less than this share are the same: the difference does not matter.
 const SAME: f64 = 0.01;
 
 /// Values of a figure under several seeds.
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_no_difference_where_seeds_overlap_or_nobody_would_notice() {
+    fn there_is_no_difference_where_seeds_overlap_or_it_is_too_small() {
         let of = Samples::of;
         assert!(of(&[19.0, 21.0, 20.0]).is_level_with(&of(&[18.0, 19.5, 18.5])));
         assert!(of(&[10.0, 10.0]).is_level_with(&of(&[10.05, 10.05])));

@@ -145,7 +145,7 @@ pub fn plan(recordings: &[Recording], disk: &str) -> Result<Vec<(SleepRun, Cell<
 }
 
 /// The result of these runs; `None` if today's setting is not among them.
-pub fn judge(runs: &[(SleepRun, HybridOutcome)]) -> Option<SleepJudgement> {
+pub fn evaluate(runs: &[(SleepRun, HybridOutcome)]) -> Option<SleepJudgement> {
     let mut tally = SampleTable::new();
     for (run, outcome) in runs {
         let flash = if run.flash.is_some() { outcome.energy.flash } else { 0.0 };
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn chosen(runs: &[Vec<(SleepRun, HybridOutcome)>]) -> Option<(Option<ByteSize>, String)> {
-        let judged = judge(&runs.concat()).expect("today is among them");
+        let judged = evaluate(&runs.concat()).expect("today is among them");
         judged.best.map(|best| (best.flash, best.spin_down))
     }
 
@@ -218,7 +218,7 @@ mod tests {
     fn the_setting_that_needs_least_power_wins_and_flash_that_is_not_there_takes_none() {
         let today = runs(None, NEVER, [5.0; 3], 0);
         let flash = runs(SMALL, "adaptive", [1.0, 1.1, 1.05], 12);
-        let advice = judge(&[today.clone(), flash.clone()].concat()).expect("today is among them");
+        let advice = evaluate(&[today.clone(), flash.clone()].concat()).expect("today is among them");
         assert!((advice.today.watts.mean - 5.0).abs() < 1e-9);
         assert_eq!(chosen(&[today, flash]), Some((SMALL, "adaptive".to_owned())));
     }

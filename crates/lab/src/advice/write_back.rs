@@ -110,7 +110,7 @@ pub fn plan(recordings: &[Recording], today: Baseline<'_>) -> Result<Vec<WriteBa
 }
 
 /// The result of the runs of [`plan`]; `None` if today's setting is not among them.
-pub fn judge(outcomes: &[Outcome], today: Baseline<'_>) -> Option<WriteBackAdvice> {
+pub fn evaluate(outcomes: &[Outcome], today: Baseline<'_>) -> Option<WriteBackAdvice> {
     let Baseline { memory, policy, .. } = today;
     let mut tally = SampleTable::new();
     for outcome in outcomes {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     fn advice(outcomes: &[Vec<Outcome>]) -> (Option<(String, ByteSize)>, Option<Reason>) {
-        let advice = judge(&outcomes.concat(), TODAY).expect("today is among them");
+        let advice = evaluate(&outcomes.concat(), TODAY).expect("today is among them");
         (advice.best.map(|best| (best.policy, best.memory)), advice.reason)
     }
 
@@ -290,21 +290,21 @@ mod tests {
         let kernel = runs(KERNEL, MEMORY, [(20.0, 50.0); 3]);
         let sweep = runs("sweep", MEMORY, [(15.0, 50.0); 3]);
         let more = runs(KERNEL, ByteSize(MEMORY.0 * 4), [(5.0, 50.0); 3]);
-        let advice = judge(&[kernel, sweep, more].concat(), TODAY).expect("today is among them");
+        let advice = evaluate(&[kernel, sweep, more].concat(), TODAY).expect("today is among them");
         assert_eq!(advice.best.map(|best| best.memory), Some(ByteSize(MEMORY.0 * 4)));
         assert_eq!(advice.with_todays_memory.map(|best| best.policy).as_deref(), Some("sweep"));
     }
 
     #[test]
     fn without_todays_setting_there_is_no_advice() {
-        assert_eq!(judge(&runs("sweep", MEMORY, [(1.0, 1.0); 3]), TODAY), None);
+        assert_eq!(evaluate(&runs("sweep", MEMORY, [(1.0, 1.0); 3]), TODAY), None);
     }
 
     #[test]
     fn a_disk_with_a_policy_is_compared_with_that() {
         let kernel = runs(KERNEL, MEMORY, [(20.0, 50.0); 3]);
         let stow = runs("stow", MEMORY, [(15.0, 50.0); 3]);
-        let advice = |policy| judge(&[kernel.clone(), stow.clone()].concat(), Baseline { policy, ..TODAY });
+        let advice = |policy| evaluate(&[kernel.clone(), stow.clone()].concat(), Baseline { policy, ..TODAY });
         assert_eq!(advice(KERNEL).and_then(|advice| advice.best).map(|best| best.policy).as_deref(), Some("stow"));
         assert_eq!(advice("stow").map(|advice| (advice.today.policy, advice.best)), Some(("stow".to_owned(), None)));
     }
@@ -330,7 +330,7 @@ mod tests {
         let outcomes = |cells: &[WriteBackCell]| -> Vec<Outcome> {
             run(cells, 2, &()).expect("they run").outcomes.into_iter().flatten().collect()
         };
-        let mut advice = judge(&outcomes(&plan(&recordings, today).expect("a plan")), today).expect("an advice");
+        let mut advice = evaluate(&outcomes(&plan(&recordings, today).expect("a plan")), today).expect("an advice");
         let best = advice.tried.iter().find(|of| of.policy == "sweep").cloned();
         (advice.best, advice.reason) = (best, Some(Reason::Busy));
         let again = outcomes(&plan_again(&recordings, today.disk, &advice).expect("a plan"));

@@ -121,7 +121,7 @@ pub struct DriveProfile {
     pub layout: SectorLayout,
 }
 
-/// What is wrong with a profile.
+/// An error in a profile.
 #[derive(Debug, Error)]
 pub enum ProfileError {
     /// It cannot be read.

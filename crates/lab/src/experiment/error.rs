@@ -52,7 +52,7 @@ pub enum LabError {
     TooManyRuns { most: usize },
 }
 
-/// What is wrong with a trace; some errors of traces name the file themselves.
+/// An error in a trace; some errors of traces name the file themselves.
 fn of_trace(path: &Path, source: &TraceError) -> String {
     match source {
         TraceError::Open { .. } | TraceError::NotAFile { .. } => source.to_string(),

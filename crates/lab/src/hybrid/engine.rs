@@ -381,7 +381,7 @@ impl<'a, P: Probe> Engine<'a, P> {
         }
     }
 
-    /// Tells the spin-down policy when nobody needs the disk any more.
+    /// Tells the spin-down policy when no request needs the disk any more.
     fn watch_idleness(&mut self) {
         let of_flush = self.flush.as_ref().is_some_and(|flush| flush.write_under_way || flush.sync_under_way);
         let idle = self.disk.is_idle_but(usize::from(of_flush)) && self.blocked.is_empty();
@@ -393,7 +393,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             let until = self.now + self.break_even;
             let coming = self.input.arrivals.get(self.arrived..).unwrap_or_default();
             let endless = self.setup.cache == Cache::Infinite;
-            self.spin_down.foresee(next_need(self.setup, &self.log, coming, until, endless));
+            self.spin_down.set_next_access(next_need(self.setup, &self.log, coming, until, endless));
         }
         self.sleep_at = self.spin_down.idle(self.now);
     }

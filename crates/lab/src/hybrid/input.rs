@@ -66,7 +66,7 @@ impl HybridInput {
         Ok(HybridInput::records(name, records.into_iter(), &summary, capacity))
     }
 
-    /// A trace that is in memory, as [`HybridInput::trace`] has it.
+    /// A trace that is in memory, as in [`HybridInput::trace`].
     pub fn columns(name: &str, columns: &Columns, capacity: Lba) -> HybridInput {
         HybridInput::records(name, columns.records(), &columns.summary(), capacity)
     }

@@ -12,7 +12,7 @@ pub struct HybridOutcome {
     pub input: String,
     /// The disk's profile.
     pub disk: String,
-    /// Whether the disk's own write buffer was on; none: as the profile has it.
+    /// Whether the disk's own write buffer was on; none: as in the profile.
     pub write_cache: Option<bool>,
     /// The flash's profile.
     pub flash: String,
@@ -137,7 +137,7 @@ pub struct FlushFigures {
     pub written_bytes: u64,
     /// Writes to the disk.
     pub writes: u64,
-    /// What the same flushes would take if nobody else asked for anything meanwhile.
+    /// What the same flushes would take if no other request came meanwhile.
     #[serde(default)]
     pub alone: AloneFigures,
 }

@@ -33,7 +33,7 @@ impl Cache {
 pub struct HybridSetup {
     /// The disk's profile.
     pub disk: String,
-    /// Whether the disk's own write buffer is on; as the profile has it when `None`.
+    /// Whether the disk's own write buffer is on; as in the profile when `None`.
     pub write_cache: Option<bool>,
     /// The flash's profile.
     pub flash: String,

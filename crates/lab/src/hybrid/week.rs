@@ -95,7 +95,7 @@ impl Week {
         self.out.push(Arrival { at, direction, range: SectorRange { start: Lba(start), sectors } });
     }
 
-    /// Of the exponential distribution with this mean.
+    /// A sample of the exponential distribution with this mean.
     fn pause(&mut self, mean: f64) -> f64 {
         -mean * libm::log(1.0 - self.rng.unit())
     }

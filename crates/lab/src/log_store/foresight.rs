@@ -31,21 +31,21 @@ impl Deaths {
             }
             for block in LogInput::blocks_of(&request) {
                 let now = by_birth.len() as u32;
-                end_life(&mut by_birth, &mut alive, block, now, &request);
+                record_overwrite(&mut by_birth, &mut alive, block, now, &request);
             }
         }
         Deaths { by_birth }
     }
 
     /// When the version that is written at `birth` dies; `None` if it never does.
-    pub(super) fn death(&self, birth: Clock) -> Option<Clock> {
+    pub(super) fn overwritten_at(&self, birth: Clock) -> Option<Clock> {
         let death = self.by_birth.get(birth.0 as usize).copied()?;
         (death != NEVER).then_some(Clock(u64::from(death)))
     }
 }
 
 /// Records the death of a block's version, and the version that replaces it.
-fn end_life(by_birth: &mut Vec<u32>, alive: &mut [u32], block: BlockNo, now: u32, request: &Request) {
+fn record_overwrite(by_birth: &mut Vec<u32>, alive: &mut [u32], block: BlockNo, now: u32, request: &Request) {
     let Some(version) = alive.get_mut(block.0 as usize) else { return };
     if request.op == TraceOp::Read {
         return;

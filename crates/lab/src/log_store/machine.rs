@@ -14,7 +14,7 @@ use crate::experiment::{Cell, LabError, Machine, Watch};
 /// How many times the user writes the contents of the log.
 const REWRITES: u64 = 4;
 
-/// Requests between two looks at whether to go on.
+/// Requests between two looks at whether to continue.
 const WATCH_EVERY: u64 = 4096;
 
 /// Segments above the reserve below which cleaning is due.

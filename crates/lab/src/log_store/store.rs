@@ -1,7 +1,8 @@
 //! The store: the map, what lies where, and the cleaner.
 
 use umbrella_policy::log_layout::{
-    CleaningGoal, Clock, Full, Layout, LogBlock, LogicalMap, MapEntry, Put, Relief, SegmentNo, Settings, Shape, State,
+    CleaningGoal, Clock, Full, Layout, LogBlock, LogicalMap, MapEntry, Put, ReclaimStep, SegmentNo, Settings, Shape,
+    State,
 };
 use umbrella_units::{BlockNo, Pages};
 
@@ -108,7 +109,7 @@ impl<'a> Store<'a> {
     }
 
     fn write(&mut self, block: BlockNo) -> Result<(), Stuck> {
-        let death = self.deaths.and_then(|deaths| deaths.death(self.layout.clock()));
+        let death = self.deaths.and_then(|deaths| deaths.overwritten_at(self.layout.clock()));
         if let Some(known) = self.death_of.get_mut(block.0 as usize) {
             *known = death;
         }
@@ -116,7 +117,7 @@ impl<'a> Store<'a> {
             let old = self.entry(block);
             match self.layout.write(old, death) {
                 Ok(put) => break put,
-                Err(Full) => self.relieve().then_some(()).ok_or(Stuck)?,
+                Err(Full) => self.reclaim_once().then_some(()).ok_or(Stuck)?,
             }
         };
         let stamp = self.layout.stamps().stamp(self.layout.clock());
@@ -198,15 +199,15 @@ impl<'a> Store<'a> {
     /// What is done once a segment.
     fn keep_room(&mut self) {
         self.checkpoint();
-        while self.layout.due() && self.relieve() {}
+        while self.layout.due() && self.reclaim_once() {}
     }
 
     /// Does what the layout asks for; whether it asked for something.
-    fn relieve(&mut self) -> bool {
-        match self.layout.relief(CleaningGoal::Due) {
-            Relief::None => return false,
-            Relief::Clean(victim) => self.clean(victim),
-            Relief::Sync | Relief::Checkpoint => {}
+    fn reclaim_once(&mut self) -> bool {
+        match self.layout.reclaim_step(CleaningGoal::Due) {
+            ReclaimStep::None => return false,
+            ReclaimStep::Clean(victim) => self.clean(victim),
+            ReclaimStep::Sync | ReclaimStep::Checkpoint => {}
         }
         self.checkpoint();
         true

@@ -131,7 +131,7 @@ fn data_are_what_is_not_discarded_and_the_log_is_as_large_as_the_most_at_a_time(
 }
 
 #[test]
-fn a_version_dies_when_its_block_is_written_again_or_discarded() {
+fn a_version_ends_when_its_block_is_written_again_or_discarded() {
     let requests = vec![
         ask(TraceOp::Write, 7, 1),
         ask(TraceOp::Read, 7, 1),
@@ -140,11 +140,14 @@ fn a_version_dies_when_its_block_is_written_again_or_discarded() {
     ];
     let input = LogInput::new("deaths", requests, DATA).unwrap();
     let deaths = Deaths::of(&input, Percent(80), Pages(4));
-    let death = |birth: u64| deaths.death(Clock(birth)).map(|clock| clock.0);
+    let overwritten_at = |birth: u64| deaths.overwritten_at(Clock(birth)).map(|clock| clock.0);
     // The data, all but 8, which ends discarded, are born at 0 to 4094; then 7 at 4095 and 4096, 8 at 4097, and 7 once
     // more at 4098.
-    assert_eq!([death(6), death(7), death(8)], [None, Some(4095), None]);
-    assert_eq!([death(4095), death(4096), death(4097)], [Some(4096), Some(4098), Some(4098)]);
+    assert_eq!([overwritten_at(6), overwritten_at(7), overwritten_at(8)], [None, Some(4095), None]);
+    assert_eq!(
+        [overwritten_at(4095), overwritten_at(4096), overwritten_at(4097)],
+        [Some(4096), Some(4098), Some(4098)]
+    );
 }
 
 #[test]

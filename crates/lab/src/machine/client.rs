@@ -4,10 +4,10 @@ use umbrella_units::{FileId, Nanos};
 
 use crate::workload::FileOperation;
 
-/// Why a client does not go on.
+/// Why a client does not continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// It goes on at a time that is in the queue of events.
+    /// It continues at a time that is in the queue of events.
     Ready,
     /// It waits for this many pages to come or go.
     Pages,

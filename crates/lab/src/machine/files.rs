@@ -106,7 +106,7 @@ impl FileTable {
         self.ext2.as_ref().and_then(|ext2| ext2.inode_of(file)).map(|inode| FileId(u64::from(inode.0)))
     }
 
-    /// The page that a policy speaks of.
+    /// The page that a policy refers to.
     pub(super) fn page_of(&self, page: PageKey) -> PageKey {
         PageKey { file: self.by_inode.get(&page.file).copied().unwrap_or(page.file), ..page }
     }

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_much_to_remember_is_told() {
+    fn what_is_too_much_to_remember_is_reported() {
         let page = PageKey::device(BlockNo(1));
         let mut log = WriteLog { bytes: WriteLog::MOST.0 - 2 * WriteLog::PAGE, ..WriteLog::default() };
         assert!(log.record(page, Nanos(1)));

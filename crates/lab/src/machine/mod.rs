@@ -440,7 +440,7 @@ impl Computer {
         }
     }
 
-    /// The client goes on at `at`.
+    /// The client continues at `at`.
     fn wake(&mut self, client: u32, at: Nanos) {
         let state = &mut self.clients[client as usize];
         if matches!(state.wait, Wait::Throttled | Wait::Memory) {

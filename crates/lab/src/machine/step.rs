@@ -12,7 +12,7 @@ use crate::workload::FileOperation;
 /// A step is done except for the pages that it waits for.
 const ALL_DONE: u64 = u64::MAX;
 
-/// Number of bytes of a file that are laid out between two checks whether to go on; a multiple of the page size.
+/// Number of bytes of a file that are laid out between two checks whether to continue; a multiple of the page size.
 const LAYOUT_PIECE: u64 = 16 << 20;
 
 /// Number of pages after which a writer checks whether too much is dirty (`ratelimit_pages`).
@@ -56,7 +56,7 @@ impl Computer {
         done.map_err(|error| self.files_failed(error))
     }
 
-    /// Does the client's step, or goes on with it.
+    /// Does the client's step, or continues with it.
     pub(super) fn do_step(&mut self, client: u32, now: Nanos) -> Result<Verdict, RunError> {
         let Some(step) = self.clients[client as usize].step else { return Ok(Verdict::Done(Nanos(0))) };
         let cost = self.cost(&step);

@@ -143,7 +143,7 @@ fn the_peak_counts_each_dirty_page_once_and_misses_none() {
 }
 
 #[test]
-fn above_the_background_threshold_pages_go_and_the_writer_goes_on() {
+fn above_the_background_threshold_pages_go_and_the_writer_continues() {
     let setup = Scenario { device: true, ..Scenario::default() };
     let outcome = run(&setup, vec![vec![on_device(0, 2000), think(2)]]);
     let threshold = outcome.written_because.threshold;

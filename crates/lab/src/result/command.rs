@@ -18,7 +18,7 @@ impl Setting {
             quoted(self.trace.as_deref().unwrap_or(&self.input)),
             quoted(&self.disk),
             quoted(&self.scheduler),
-            exact(self.unshrunk_memory()),
+            exact(self.unscaled_memory()),
             self.seed,
             self.scale
         );
@@ -36,7 +36,7 @@ impl Setting {
 
     /// The memory to ask for: a scale shrinks a workload's memory with the workload. In whole MiB where those shrink to
     /// the same pages.
-    fn unshrunk_memory(&self) -> ByteSize {
+    fn unscaled_memory(&self) -> ByteSize {
         if self.trace.is_some() || self.scale <= 0.0 || self.scale >= 1.0 {
             return self.memory;
         }
@@ -109,9 +109,9 @@ mod tests {
             for asked in [512 << 20, 1 << 30, 5 << 19, (1 << 30) + PAGE_BYTES] {
                 let shrink = |bytes: u64| ByteSize((bytes as f64 * scale) as u64 / PAGE_BYTES * PAGE_BYTES);
                 let run = Setting { memory: shrink(asked), scale, ..setting("file", "postmark") };
-                assert_eq!(shrink(run.unshrunk_memory().0), run.memory, "{asked} at {scale}");
+                assert_eq!(shrink(run.unscaled_memory().0), run.memory, "{asked} at {scale}");
                 let trace = Setting { trace: Some("a.csv".to_owned()), ..run.clone() };
-                assert_eq!(trace.unshrunk_memory(), run.memory);
+                assert_eq!(trace.unscaled_memory(), run.memory);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::{METRICS, Outcome, Setting};
 /// workload.
 const FIXED: [&str; 4] = ["disk", "scheduler", "seed", "scale"];
 
-/// Writes one line an outcome, after a heading. A column a swept parameter, named by it, stands between.
+/// Writes one line an outcome, after a heading. Each swept parameter has a column, with its name.
 pub fn write_csv(out: &mut impl Write, outcomes: &[Outcome]) -> io::Result<()> {
     let names = outcomes.iter().flat_map(|outcome| outcome.setting.swept.keys().map(String::as_str));
     let swept: BTreeSet<&str> = names.filter(|name| !FIXED.contains(name)).collect();

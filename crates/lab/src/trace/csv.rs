@@ -14,8 +14,8 @@ use super::{Record, TraceOp, Unwritable};
 
 pub(super) const HEADER: &str = "time_us,dev,op,offset_bytes,size_bytes";
 
-/// Whether a line is one. A fraction where the device stands is a response time if the time is that of a clock: seconds
-/// since 1970 have ten digits.
+/// Whether a line is one. A fraction in the place of the device is a response time if the time is that of a clock:
+/// seconds since 1970 have ten digits.
 pub(super) fn looks_like(fields: &Fields<'_>) -> bool {
     (5..=6).contains(&fields.len())
         && fields.is_decimal(0)

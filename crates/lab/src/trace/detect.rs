@@ -1,7 +1,7 @@
 //! Detects the format of a trace from its beginning: a guess that is certain, or none.
 //!
 //! A line is like a format if it has the format's fields, by their number, place and spelling; separators alone say
-//! nothing. The formats with commas differ in where the operation stands and how it is spelled:
+//! nothing. The formats with commas differ in where the operation is and how it is spelled:
 //!
 //! | format | fields | the operation |
 //! | --- | --- | --- |
@@ -74,7 +74,7 @@ pub(super) fn detect(head: &[u8]) -> Result<Format, TraceError> {
     }
 }
 
-/// Without the last line, if it may go on.
+/// Without the last line, if it may continue.
 fn whole_lines(head: &[u8]) -> &[u8] {
     let end = if head.len() < MAX_LINE { None } else { memchr::memrchr(b'\n', head) };
     end.and_then(|end| head.get(..end)).unwrap_or(head)

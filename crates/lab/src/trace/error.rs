@@ -22,7 +22,7 @@ pub enum TraceError {
         /// Why.
         source: io::Error,
     },
-    /// What stands there is not a file to read.
+    /// It is not a file to read.
     #[error("{} is {kind}, not a trace", path.display())]
     NotAFile {
         /// Which one.
@@ -59,7 +59,7 @@ pub enum TraceError {
         position: Position,
         /// The format it was read as.
         format: Format,
-        /// What is wrong.
+        /// The cause.
         problem: Problem,
     },
     /// A Parquet file, or a part of it, cannot be read.

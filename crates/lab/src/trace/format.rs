@@ -14,7 +14,7 @@ pub enum Format {
     Csv,
     /// MSR Cambridge CSV.
     Msr,
-    /// SPC, as the UMass repository has it.
+    /// SPC, as in the UMass repository.
     Spc,
     /// Five numbers a line: time in ns, device, sector, sectors, 0 for a write or 1 for a read.
     Ascii,

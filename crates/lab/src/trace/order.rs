@@ -27,7 +27,7 @@ pub(super) enum Ordered {
     Record(Record),
     /// A record alone with a time far from all others.
     LoneTime(Position, Nanos),
-    /// A jump that the trace goes on after.
+    /// A jump that the trace continues after.
     Jump(Position, Nanos),
 }
 

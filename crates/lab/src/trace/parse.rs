@@ -85,13 +85,13 @@ pub(super) trait Parse: Send {
 
 /// Writes one format. A record that the format cannot hold writes nothing.
 pub(super) trait Render: Send {
-    /// What stands before the first record.
+    /// What is before the first record.
     fn begin(&mut self, _out: &mut Vec<u8>) {}
 
     /// Writes a record of the named device.
     fn record(&mut self, out: &mut Vec<u8>, record: &Record, name: &str) -> Result<(), Unwritable>;
 
-    /// What stands behind the last record.
+    /// What is behind the last record.
     fn end(&mut self, _out: &mut Vec<u8>) -> Result<(), Unwritable> {
         Ok(())
     }

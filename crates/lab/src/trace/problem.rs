@@ -1,4 +1,4 @@
-//! What is wrong with one record, and where it stands.
+//! An error in one record, and where it is.
 
 use std::fmt;
 
@@ -52,7 +52,7 @@ impl fmt::Display for Excerpt {
     }
 }
 
-/// What is wrong with one record.
+/// An error in one record.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Problem {
     /// The line ends too early.
@@ -66,7 +66,7 @@ pub enum Problem {
     NotANumber {
         /// Which field.
         field: &'static str,
-        /// What stands there.
+        /// The value found there.
         found: Excerpt,
     },
     /// A number that no 64 bits hold, or that they do not hold in nanoseconds or bytes.
@@ -74,15 +74,15 @@ pub enum Problem {
     Overflow {
         /// Which field.
         field: &'static str,
-        /// What stands there.
+        /// The value found there.
         found: Excerpt,
     },
     /// An operation that the format does not have.
     #[error("unknown operation {found} (known: {known})")]
     UnknownOp {
-        /// What stands there.
+        /// The value found there.
         found: Excerpt,
-        /// What could stand there.
+        /// The values allowed there.
         known: &'static str,
     },
     /// A field that is neither of two or three allowed values.
@@ -90,9 +90,9 @@ pub enum Problem {
     Unexpected {
         /// Which field.
         field: &'static str,
-        /// What stands there.
+        /// The value found there.
         found: Excerpt,
-        /// What should stand there.
+        /// The value expected there.
         expected: &'static str,
     },
     /// The request ends beyond the last address there is.
@@ -115,7 +115,7 @@ pub enum Problem {
     /// Bytes that begin no binary record: where the next one begins nobody knows.
     #[error("{found} does not begin a record; the rest cannot be read")]
     NoRecord {
-        /// What stands there.
+        /// The value found there.
         found: Excerpt,
     },
     /// A binary record that the end of the file cuts.
@@ -132,7 +132,7 @@ pub enum Problem {
     /// A name that is none.
     #[error("device name {found} is empty or longer than 255 bytes")]
     DeviceName {
-        /// What stands there.
+        /// The value found there.
         found: Excerpt,
     },
 }

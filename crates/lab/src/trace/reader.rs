@@ -42,7 +42,7 @@ pub enum Order {
         /// Records that wait.
         window: usize,
     },
-    /// Of the file. Nothing is judged by its time, and times are as they were recorded.
+    /// The order of the file. No record is sorted or refused by its time.
     File,
 }
 
@@ -95,7 +95,7 @@ pub struct Skipped {
     pub times: u64,
     /// Records that came too late.
     pub late: u64,
-    /// Where the first of them stands.
+    /// Where the first of them is.
     pub first: Option<Position>,
     /// How many (decompressed) bytes came before the place where compressed data are cut or damaged; the rest is left
     /// out.
@@ -155,7 +155,7 @@ enum Input {
     Rows(Box<Rows>),
 }
 
-/// Where a line, a binary record or a row stands, and what it holds.
+/// Where a line, a binary record or a row is, and what it holds.
 type Parsed = (Position, Result<Option<Record>, Problem>);
 
 /// What the next record comes from.
@@ -165,8 +165,8 @@ enum ReadState {
     Ended,
 }
 
-/// Opens a file, pipe or character device. Of a recording of blktrace (`sda.blktrace.0`) the files of all processors
-/// are read.
+/// Opens a file, pipe or character device. For a recording of blktrace (`sda.blktrace.0`) it reads the files
+/// of all processors.
 pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<TraceReader, TraceError> {
     let path = path.as_ref();
     let (file, length) = input::open_file(path)?;

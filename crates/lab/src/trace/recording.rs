@@ -39,7 +39,7 @@ pub(super) struct Merged {
     given: usize,
 }
 
-/// What a file goes on with.
+/// What a file continues with.
 struct Next {
     source: Source,
     bytes: Vec<u8>,

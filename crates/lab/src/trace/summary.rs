@@ -51,7 +51,7 @@ pub struct Summary {
     /// Lines and records that were left out.
     #[serde(serialize_with = "total")]
     pub skipped: Skipped,
-    /// Of all records in their order.
+    /// The digest of all records in their order.
     #[serde(skip)]
     pub digest: Digest,
     #[serde(skip)]

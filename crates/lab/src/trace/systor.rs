@@ -2,8 +2,8 @@
 //! beside the traces). Read only.
 //!
 //! The timestamp is Unix time in seconds, the response the seconds that the request took; offset and size are bytes.
-//! The LUN is the device. A request without a type is one whose response the recorder missed, so that nobody knows what
-//! it was: it is skipped.
+//! The LUN is the device. A request without a type is one whose response the recorder missed, so that it is unknown
+//! what it was: it is skipped.
 
 use super::cursor::{Cursor, Fields};
 use super::devices::Devices;

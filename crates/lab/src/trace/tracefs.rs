@@ -41,7 +41,7 @@ pub fn parse_trace_pipe(line: &[u8]) -> Option<BlockEvent> {
     let device = (number()?, number()?);
     let rwbs = fields.next()?;
     let op = blkparse::op(rwbs)?;
-    // Up to the plus, whatever stands before the sector: the bytes and the command of block_rq_issue.
+    // Up to the plus, whatever is before the sector: the bytes and the command of block_rq_issue.
     let mut sector = None;
     let sectors = loop {
         let field = fields.next()?;

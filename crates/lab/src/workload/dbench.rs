@@ -46,7 +46,7 @@ pub(super) const ENTRY: WorkloadEntry = WorkloadEntry {
     build,
 };
 
-/// What stands at a name.
+/// What a name refers to.
 #[derive(Debug, Clone, Copy)]
 enum NameTarget {
     Nothing,

@@ -49,7 +49,7 @@ impl Rng {
         self.unit() < probability
     }
 
-    /// Of the normal distribution with mean 0 and deviation 1 (Marsaglia's polar method).
+    /// A sample of the normal distribution with mean 0 and deviation 1 (Marsaglia's polar method).
     fn normal(&mut self) -> f64 {
         loop {
             let (x, y) = (2.0 * self.unit() - 1.0, 2.0 * self.unit() - 1.0);
@@ -60,12 +60,12 @@ impl Rng {
         }
     }
 
-    /// Of the lognormal distribution with this mean; `sigma` is the deviation of the logarithm.
+    /// A sample of the lognormal distribution with this mean; `sigma` is the deviation of the logarithm.
     pub(crate) fn lognormal(&mut self, mean: f64, sigma: f64) -> f64 {
         mean * libm::exp(sigma * self.normal() - sigma * sigma / 2.0)
     }
 
-    /// Of the gamma distribution with this mean and shape, the shape at least 1 (Marsaglia and Tsang 2000).
+    /// A sample of the gamma distribution with this mean and shape, at least 1 (Marsaglia and Tsang 2000).
     pub(super) fn gamma(&mut self, mean: f64, shape: f64) -> f64 {
         let base = shape - 1.0 / 3.0;
         loop {

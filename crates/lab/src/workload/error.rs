@@ -93,7 +93,7 @@ pub enum WorkloadError {
     },
 }
 
-/// What is wrong with a load file.
+/// An error in a load file.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// A line makes no sense.
@@ -101,7 +101,7 @@ pub enum LoadError {
     Line {
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The cause.
         reason: &'static str,
         /// The line, or its beginning.
         text: String,

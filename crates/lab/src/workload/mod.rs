@@ -45,7 +45,7 @@ pub enum FileOperation {
     Mkdir {
         /// The new directory.
         dir: FileId,
-        /// Where it stands.
+        /// Where it is.
         parent: FileId,
     },
     /// Makes an empty file.

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_end_goes_on_at_the_first_block() {
+    fn what_is_beyond_the_end_continues_at_the_first_block() {
         let record = |op, offset, size| record(0, op, offset, size);
         let end = 100 * PAGE_BYTES;
         let records = [

@@ -1,4 +1,4 @@
-//! The page of outcomes: what stands in it, that it is well formed and needs nothing from outside, and that a browser
+//! The page of outcomes: what is in it, that it is well formed and needs nothing from outside, and that a browser
 //! shows and sorts it.
 
 mod browser;
@@ -162,7 +162,7 @@ fn cells_carry_the_number_and_show_it_for_people_and_the_best_is_marked() {
 }
 
 #[test]
-fn every_picture_is_told_in_words() {
+fn every_chart_has_a_text_alternative() {
     let page = sample::page("Pictures", &[sample::comparison("postmark"), sample::sweep("untar")].concat());
     let document = parse(&page);
     let pictures: Vec<Node<'_, '_>> =

@@ -165,7 +165,7 @@ pub(crate) fn run_for(mut workload: BoxedWorkload, speed: Speed, holes: bool, mo
     while let Some((now, client)) = free.pop_first() {
         seen.end = seen.end.max(now);
         let Some(step) = workload.next(ClientId(client), now) else {
-            assert!(workload.next(ClientId(client), now).is_none(), "a client that has finished goes on");
+            assert!(workload.next(ClientId(client), now).is_none(), "a client that has finished continues");
             continue;
         };
         seen.model.apply(&step);

@@ -64,7 +64,7 @@ pub(super) fn clear(bits: &mut [u64], at: usize) {
 /// 4. the next block
 ///
 /// Never before the goal.
-pub(super) fn grab(bits: &[u64], size: usize, goal: usize) -> Option<usize> {
+pub(super) fn grab_block(bits: &[u64], size: usize, goal: usize) -> Option<usize> {
     if !is_set(bits, goal) {
         return Some(goal);
     }

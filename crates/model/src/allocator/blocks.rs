@@ -140,7 +140,7 @@ impl Ext2 {
         }
         self.cut = data;
         self.cut_indirects = indirects;
-        let kept = self.node(place).map.way_blocks(pages);
+        let kept = self.node(place).map.indirect_blocks_to(pages);
         kept.for_each(|block| touch(touched, BlockNo(u64::from(block))));
         let node = self.node_mut(place);
         node.next_index = 0;

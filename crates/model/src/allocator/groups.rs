@@ -88,7 +88,7 @@ impl BlockGroups {
         let goal = if goal < self.blocks { goal } else { 0 };
         let first = self.group_of(goal);
         let near = if self.at(first).free_blocks > 0 {
-            bitmap::grab(self.block_bits(first), self.size(first), (goal % GROUP_BLOCKS) as usize)
+            bitmap::grab_block(self.block_bits(first), self.size(first), (goal % GROUP_BLOCKS) as usize)
         } else {
             None
         };
@@ -97,7 +97,7 @@ impl BlockGroups {
         } else {
             let mut others = self.groups_from((first + 1) % self.len());
             let group = others.find(|&group| self.at(group).free_blocks > 0)?;
-            (group, bitmap::grab(self.block_bits(group), self.size(group), 0)?)
+            (group, bitmap::grab_block(self.block_bits(group), self.size(group), 0)?)
         };
         let block = self.start(group) + at as u64;
         self.take_block(block);

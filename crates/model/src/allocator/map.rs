@@ -133,7 +133,7 @@ impl Map {
     }
 
     /// The indirect blocks on the way to a page that exist.
-    pub(super) fn way_blocks(&self, index: u64) -> impl Iterator<Item = u32> {
+    pub(super) fn indirect_blocks_to(&self, index: u64) -> impl Iterator<Item = u32> {
         Map::way(index).map(|indirect| self.indirect(indirect)).filter(|&block| block != HOLE)
     }
 

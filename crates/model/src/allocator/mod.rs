@@ -7,7 +7,7 @@
 //!   file's inode is the first free one in its directory's group.
 //! - A file's next block is the one behind its last if that is free. Behind a newly found block, seven more are
 //!   reserved for the file until it is closed: writers that take turns alternate in windows of eight. A file counts as
-//!   closed when its writer goes on to another file ([`Ext2Config::close_on_switch`]).
+//!   closed when its writer continues with another file ([`Ext2Config::close_on_switch`]).
 //! - The first block of a file is looked for at a place in its group that depends on the process (`ext2_find_near`'s
 //!   colour, [`Ext2::set_writer`]).
 //! - There are twelve direct blocks, then indirect ones, each allocated just before the first block it points to.
@@ -20,7 +20,7 @@
 //!
 //! With [`Ext2Config::growing_windows`] the blocks behind a newly found one are reserved as in ext3. A window has eight
 //! blocks at first, and twice as many each time that one is used up, at most 1,024. The next window of a file keeps its
-//! size. Here a window ends before the next block in use; in ext3 it may go on behind it. Source: Linux 2.6.12,
+//! size. Here a window ends before the next block in use; in ext3 it may continue behind it. Source: Linux 2.6.12,
 //! fs/ext3/balloc.c (`alloc_new_reservation`, `EXT3_DEFAULT_RESERVE_BLOCKS`, `EXT3_MAX_RESERVE_BLOCKS`).
 //!
 //! Every operation adds the metadata blocks that it dirties to `touched`. So a driver can dirty them in its page cache
@@ -367,7 +367,7 @@ impl Ext2 {
     pub fn metadata_of(&self, file: FileId, index: PageIndex, out: &mut Vec<BlockNo>) {
         let Some(&place) = self.places.get(&file) else { return };
         self.entry_and_inode(place, out);
-        out.extend(self.node(place).map.way_blocks(index.0).map(|block| BlockNo(u64::from(block))));
+        out.extend(self.node(place).map.indirect_blocks_to(index.0).map(|block| BlockNo(u64::from(block))));
     }
 
     /// Adds all metadata blocks of the file: of its directory, its inode, every indirect block. What an fsync waits for

@@ -373,7 +373,7 @@ fn free_runs(disk: &Ext2) -> usize {
 }
 
 #[test]
-fn aging_ends_when_it_is_told_to() {
+fn aging_stops_on_request() {
     for looks in 0..4 {
         let mut disk = small(4 * GROUP_BLOCKS, false);
         let mut left = looks;
@@ -382,7 +382,7 @@ fn aging_ends_when_it_is_told_to() {
             left >= 0
         };
         assert_eq!(disk.age(1, Aging::to(80), &mut go_on).unwrap(), None, "after {looks} looks");
-        assert_eq!(left, -1, "it was asked again after it was told to end");
+        assert_eq!(left, -1, "it was asked again after it was asked to end");
     }
 }
 
@@ -417,7 +417,7 @@ fn sizes_that_make_no_file_system_are_refused() {
     for blocks in [0, 100, 1 << 31] {
         assert!(matches!(
             Ext2::new(Ext2Config { blocks, ..Ext2Config::default() }, 0),
-            Err(AllocError::BadSize { blocks: told, .. }) if told == blocks
+            Err(AllocError::BadSize { blocks: reported, .. }) if reported == blocks
         ));
     }
 }

@@ -78,7 +78,7 @@ pub struct Demand {
     pub throttled: bool,
 }
 
-/// No room can be had without writing. There is room once `pages` pages are written.
+/// No room is available without writing. There is room once `pages` pages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{pages} dirty pages must be written to make room, {on_their_way} more are being written")]
 pub struct NeedsWriteBack {

@@ -1,7 +1,7 @@
 //! The pages of a page cache: one slab of 48-byte records. Their positions chain them in three ways: in a hash table
 //! (to find a page), in an LRU list, and in a list of their file.
 //!
-//! Neighbouring pages of a file stand in neighbouring buckets, so that sequential access stays in the processor's
+//! Neighbouring pages of a file are in neighbouring buckets, so that sequential access stays in the processor's
 //! cache.
 
 use umbrella_units::{FileId, Nanos, PageIndex, PageKey};
@@ -69,7 +69,7 @@ pub(super) struct Slab {
     most: usize,
 }
 
-/// Pages that stand in neighbouring buckets.
+/// Pages that are in neighbouring buckets.
 const NEIGHBOURS: u64 = 512;
 
 impl Slab {

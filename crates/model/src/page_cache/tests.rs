@@ -64,7 +64,7 @@ fn pages_of_a_device_expire_one_by_one_though_some_of_it_was_written() {
     };
     assert_eq!(expired(30), []);
     assert_eq!(expired(35), [page(0, 3), page(0, 9)], "a rewrite does not put it off");
-    assert_eq!(expired(40), [], "what was told once is not told again");
+    assert_eq!(expired(40), [], "what was reported once is not reported again");
     assert_eq!(expired(51), [page(0, 1)]);
 }
 
@@ -171,7 +171,7 @@ fn expired_files_are_written_whole_in_the_order_in_which_they_became_dirty() {
     assert_eq!(out, [page(7, 1), page(7, 3), page(5, 0)]);
     out.clear();
     cache.expired(Nanos::from_secs(33), &mut out);
-    assert_eq!(out, [page(6, 0)], "what was told once is not told again");
+    assert_eq!(out, [page(6, 0)], "what was reported once is not reported again");
 }
 
 #[test]
@@ -311,11 +311,11 @@ fn step() -> impl Strategy<Value = CacheStep> {
 
 /// Does the step to both; what they tell must be the same.
 fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &CacheStep) {
-    let (mut told, mut expected) = (Vec::new(), Vec::new());
+    let (mut reported, mut expected) = (Vec::new(), Vec::new());
     match *step {
         CacheStep::Write(page) => {
             let known = naive.pages.contains_key(&page);
-            let access = cache.write(now, page, &mut told);
+            let access = cache.write(now, page, &mut reported);
             let written = naive.write(now, page, &mut expected);
             assert_eq!(
                 access,
@@ -329,7 +329,7 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &CacheStep)
             );
         }
         CacheStep::Read(page) => {
-            let hit = cache.read(now, page, &mut told) == Access::Hit;
+            let hit = cache.read(now, page, &mut reported) == Access::Hit;
             assert_eq!(hit, naive.pages.contains_key(&page));
             if hit {
                 if naive.pages[&page].dirty {
@@ -340,7 +340,8 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &CacheStep)
         }
         CacheStep::Fill(page, ahead) => {
             let known = naive.pages.contains_key(&page);
-            let filled = if ahead { cache.fill_ahead(page, &mut told) } else { cache.fill(now, page, &mut told) };
+            let filled =
+                if ahead { cache.fill_ahead(page, &mut reported) } else { cache.fill(now, page, &mut reported) };
             let entered = naive.enter(page, &mut expected);
             assert_eq!(filled.is_ok(), entered);
             if entered && !known && !ahead {
@@ -352,17 +353,17 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &CacheStep)
             cache.complete_write_back(page);
             naive.complete(page);
         }
-        CacheStep::Truncate(PageKey { file, index }) => cut(cache, naive, file, index, &mut told, &mut expected),
-        CacheStep::Delete(file) => cut(cache, naive, file, PageIndex(0), &mut told, &mut expected),
+        CacheStep::Truncate(PageKey { file, index }) => cut(cache, naive, file, index, &mut reported, &mut expected),
+        CacheStep::Delete(file) => cut(cache, naive, file, PageIndex(0), &mut reported, &mut expected),
         CacheStep::Forget(page) => {
-            cache.forget(page, &mut told);
+            cache.forget(page, &mut reported);
             if let Some(state) = naive.pages.get(&page) {
                 expected.push(if state.dirty { Change::Cleaned { page } } else { Change::Dropped { page } });
                 naive.remove(page);
             }
         }
         CacheStep::Room(pages) => {
-            let room = cache.make_room(pages, &mut told);
+            let room = cache.make_room(pages, &mut reported);
             assert_eq!(room.is_ok(), naive.reclaim(pages, &mut expected));
         }
         CacheStep::Hold(pages) => {
@@ -370,7 +371,7 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &CacheStep)
             naive.held = pages;
         }
         CacheStep::Deactivate(pages) => {
-            cache.deactivate(pages, &mut told);
+            cache.deactivate(pages, &mut reported);
             naive.deactivate(pages, &mut expected);
         }
         CacheStep::Expire => {
@@ -379,7 +380,7 @@ fn apply(cache: &mut PageCache, naive: &mut Naive, now: Nanos, step: &CacheStep)
             assert_eq!(out, naive.expired(now, naive.config.expire_after.unwrap()));
         }
     }
-    assert_eq!(told, expected, "after {step:?}");
+    assert_eq!(reported, expected, "after {step:?}");
 }
 
 /// Which of a file's pages leaves first is not promised.
@@ -388,19 +389,19 @@ fn cut(
     naive: &mut Naive,
     file: FileId,
     from: PageIndex,
-    told: &mut Vec<Change>,
+    reported: &mut Vec<Change>,
     expected: &mut Vec<Change>,
 ) {
     if from.0 == 0 {
-        cache.delete(file, told);
+        cache.delete(file, reported);
     } else {
-        cache.truncate(file, from, told);
+        cache.truncate(file, from, reported);
     }
     let of = |change: &Change| match *change {
         Change::Dropped { page } | Change::Cleaned { page } => page,
         _ => panic!("{change:?} is no end"),
     };
-    told.sort_by_key(of);
+    reported.sort_by_key(of);
     let gone: Vec<PageKey> =
         naive.pages.keys().copied().filter(|page| page.file == file && page.index >= from).collect();
     for page in gone {

@@ -233,7 +233,7 @@ impl Powered {
             self.measure(at);
             self.device.advance(at, &mut done);
             self.under_way -= done.len().min(self.under_way);
-            // The flush is our own: nobody waits for it, and nothing else is under way beside it.
+            // The flush is our own: no caller waits for it, and nothing else is under way beside it.
             if matches!(self.motor, Motor::Flushing { .. }) {
                 done.clear();
             }

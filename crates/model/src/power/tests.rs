@@ -288,7 +288,7 @@ fn the_drive_of_today_is_as_fast_in_any_order() {
 }
 
 #[test]
-fn every_profile_stands_in_the_documentation_with_its_power() {
+fn every_profile_is_in_the_documentation_with_its_power() {
     let page = include_str!("../../../../docs/models.md");
     let watts = |power: Milliwatts| format!("{}", f64::from(power.0) / 1000.0);
     let seconds = |time: Nanos| format!("{}", (time.as_secs_f64() * 10.0).round() / 10.0);

@@ -1,9 +1,9 @@
 //! Linux's deadline scheduler (`block/deadline-iosched.c`, 2.6): batches by ascending address, reads before writes, and
 //! no request waits much past its deadline.
 //!
-//! A batch goes on in one direction from where it is, for up to 16 requests. A new batch reads, unless reads have gone
-//! before waiting writes twice already. It begins with the oldest request of its direction when that one's deadline has
-//! passed, and otherwise goes on from where the last batch of that direction ended.
+//! A batch continues in one direction from where it is, for up to 16 requests. A new batch reads, unless reads have
+//! gone before waiting writes twice already. It begins with the oldest request of its direction when that one's
+//! deadline has passed, and otherwise continues from where the last batch of that direction ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ struct Direction {
     /// By age; the address finds them in the other index.
     aged: BTreeSet<(u64, Slot, Lba)>,
     deadlines: BTreeMap<u64, Nanos>,
-    /// Where the next batch goes on.
+    /// Where the next batch continues.
     at: Option<Lba>,
 }
 

@@ -189,15 +189,15 @@ impl BalancePlanner<'_> {
         givers.sort_by_key(|giver| std::cmp::Reverse(self.members[*giver].share()));
         let mut takers: Vec<usize> = (0..self.members.len()).filter(|taker| self.members[*taker].takes()).collect();
         takers.sort_by_key(|taker| self.members[*taker].share());
-        givers.iter().find_map(|giver| self.gift(*giver, &takers))
+        givers.iter().find_map(|giver| self.move_from(*giver, &takers))
     }
 
     fn has_units(&self, member: usize) -> bool {
         self.held[member].iter().any(|held| !held.is_empty())
     }
 
-    /// What a member gives; `takers` from the emptiest to the fullest.
-    fn gift(&self, from: usize, takers: &[usize]) -> Option<Move> {
+    /// The next move from a member; `takers` from the emptiest to the fullest.
+    fn move_from(&self, from: usize, takers: &[usize]) -> Option<Move> {
         let giver = &self.members[from];
         let takers = || takers.iter().copied().filter(|taker| *taker != from && self.is_apart(from, *taker));
         let fitting = takers().find_map(|to| {

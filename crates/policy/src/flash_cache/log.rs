@@ -69,7 +69,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// An empty log that goes on at `head`.
+    /// An empty log that continues at `head`.
     pub fn new(size: ByteSize, head: LogSector) -> Log {
         let size = (size.0 / SECTOR_BYTES).max(1);
         let (requests, map) = (VecDeque::new(), LogMap::default());

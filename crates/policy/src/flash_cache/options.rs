@@ -1,14 +1,14 @@
 //! How a hybrid disk behaves, and the decisions that follow: when it is quiet enough to flush, and how flushing and
 //! other work share the disk and the log.
 //!
-//! While the log is flushed it goes on filling. Two things keep that smooth:
+//! While the log is flushed, it keeps filling. Two things keep that smooth:
 //!
 //! - Flushing rests after each write to the disk, while others want the disk too and the log has room. So it takes its
 //!   share of the disk's time and no more ([`Options::rest`]).
-//! - Writers are held back so that the remaining room lasts until flushing frees some ([`Options::hold_back`]). Where
-//!   `h` sectors are left and `w` must be flushed before any are freed, a write may go on once the disk has written `w
-//!   / h` times as much. Both come to their end at the same time, whatever the sizes are: no writer finds the log full.
-//!   This sets in over the first quarter of what is above the high mark.
+//! - Writers are held back so that the remaining room lasts until flushing frees some ([`Options::write_delay`]). Where
+//!   `h` sectors are left and `w` must be flushed before any are freed, a write may continue once the disk has written
+//!   `w / h` times as much. Both come to their end at the same time, whatever the sizes are: no writer finds the log
+//!   full. This sets in over the first quarter of what is above the high mark.
 
 use serde::{Serialize, Serializer};
 use umbrella_units::{ByteSize, Nanos, SECTOR_BYTES, format_duration};
@@ -50,7 +50,7 @@ pub struct Options {
     pub memory: ByteSize,
     /// The share of the disk's time that flushing takes while others want the disk too.
     pub drain_share: Percent,
-    /// How long nobody may have asked for anything before the disk counts as quiet.
+    /// How long no request may have come before the disk counts as quiet.
     #[serde(serialize_with = "as_duration")]
     pub quiet: Nanos,
 }
@@ -94,7 +94,7 @@ impl Options {
 
     /// How long a writer waits after `size` bytes went into the log while it is flushed: `to_flush` sectors more, at
     /// that rate, until some of it is free again.
-    pub fn hold_back(&self, fill: Fill, to_flush: u64, size: ByteSize, rate: DrainRate) -> Nanos {
+    pub fn write_delay(&self, fill: Fill, to_flush: u64, size: ByteSize, rate: DrainRate) -> Nanos {
         let mark = self.high.of(fill.size);
         let Some(above) = fill.used.checked_sub(mark).filter(|above| *above > 0) else { return Nanos(0) };
         let left = fill.size.saturating_sub(fill.used).max(1);

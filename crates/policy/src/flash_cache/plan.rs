@@ -44,7 +44,7 @@ pub enum WriteSource {
 pub struct DiskWrite {
     /// Where.
     pub range: SectorRange,
-    /// Of what, in order; together as long as the range.
+    /// The sources of its data, in order; together as long as the range.
     pub parts: Vec<WriteSource>,
 }
 

@@ -29,7 +29,7 @@ pub enum Moment {
     SpunUp,
     /// A write went into the log.
     Logged,
-    /// The disk spins, and nobody has asked for anything for a while.
+    /// The disk spins, and no request has come for a while.
     Quiet,
     /// A write does not fit into the log.
     Full,

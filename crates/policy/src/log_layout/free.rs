@@ -84,7 +84,7 @@ impl FreeSegments {
     }
 
     /// The region that a stream's data belong in. What has none of its own (the map) belongs in the middle.
-    pub(super) fn home(&self, stream: Stream) -> usize {
+    pub(super) fn home_region(&self, stream: Stream) -> usize {
         usize::from(stream.0).min(self.pools.len() - 1)
     }
 
@@ -117,9 +117,9 @@ impl FreeSegments {
                 .in_band(stream, (inside, own), centre)
                 .or_else(|| self.at_distance(inside.saturating_add(own / 2) / 2, stream)),
             Geography::Regions => {
-                let home = self.home(stream);
+                let home = self.home_region(stream);
                 let last = self.last.get(usize::from(stream.0)).copied().unwrap_or(0);
-                self.after(home, last).or_else(|| self.borrow(home, last))
+                self.after(home, last).or_else(|| self.from_other_region(home, last))
             }
         }?;
         self.remove(segment);
@@ -137,14 +137,14 @@ impl FreeSegments {
         pool.range(last + 1..).next().or_else(|| pool.first()).copied().map(SegmentNo)
     }
 
-    /// A free segment of another region, as near to the borrower's as there is, give or take a [`STRIP`]. Within that
+    /// A free segment of another region, within a [`STRIP`] of the one nearest to the stream's own region. Within that
     /// it is the first one after the stream's last. So successive writes are not spread over both sides of the disk.
-    fn borrow(&self, home: usize, last: u32) -> Option<SegmentNo> {
-        let lender = self.lender(home, last)?;
-        let pool = self.pools.get(lender)?;
+    fn from_other_region(&self, home: usize, last: u32) -> Option<SegmentNo> {
+        let source = self.source_region(home, last)?;
+        let pool = self.pools.get(source)?;
         let middle = self.shape.segments / 2;
         let strip = (self.shape.segments / STRIP).max(1);
-        let sides = if lender < home {
+        let sides = if source < home {
             // From outside: those nearest to the middle.
             let near = nearest(pool, middle)?.0.abs_diff(middle);
             [middle.saturating_sub(near + strip - 1)..middle + 1, middle..middle + near + strip]
@@ -156,9 +156,9 @@ impl FreeSegments {
         next_in(pool, &sides, last + 1)
     }
 
-    /// Who lends: the region where the stream wrote last as long as it has half as many free ones as the one that has
-    /// most, then the nearest such one.
-    fn lender(&self, home: usize, last: u32) -> Option<usize> {
+    /// The region to take a segment from: the one where the stream wrote last, while it has at least half as many free
+    /// segments as the region with most. Else the nearest such region.
+    fn source_region(&self, home: usize, last: u32) -> Option<usize> {
         let most = self.pools.iter().map(BTreeSet::len).max()?;
         let rich =
             |region: &usize| self.pools.get(*region).is_some_and(|pool| !pool.is_empty() && 2 * pool.len() >= most);

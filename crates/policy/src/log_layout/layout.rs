@@ -8,8 +8,8 @@
 //! 2. A segment with nothing live is *cleaned*. It becomes free when the data that replaced its blocks is durable
 //!    ([`Layout::synced`]). If the log since the last checkpoint passes through it, recovery would read it; then it
 //!    becomes free only by the next checkpoint ([`Layout::checkpointed`]).
-//! 3. The last chunk of a segment names the segment in which its stream goes on, so that recovery can follow every
-//!    stream from the checkpoint. A stream that had none to name goes on only after a checkpoint that knows where.
+//! 3. The last chunk of a segment names the segment in which its stream continues, so that recovery can follow every
+//!    stream from the checkpoint. A stream that had none to name continues only after a checkpoint that knows where.
 //! 4. The user's writes stop at the reserve; the cleaner and the map may use it.
 
 use umbrella_units::Pages;
@@ -37,7 +37,7 @@ pub struct Settings {
     pub map: bool,
     /// Cleaning is due when fewer segments are free than this many above the reserve.
     pub low: u32,
-    /// Cleaning is worth while, when there is time, as long as fewer are free than this many above the reserve.
+    /// Cleaning is worthwhile, when there is time, as long as fewer are free than this many above the reserve.
     pub high: u32,
 }
 
@@ -56,7 +56,7 @@ pub struct Put {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// Where a stream stands.
+/// The position of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Head {
     /// The open segment and the next slot in it; nothing while the stream waits for a checkpoint.
@@ -110,7 +110,7 @@ pub struct Layout {
     pub(super) cleaned: Vec<(u64, SegmentNo)>,
     pub(super) cleanings: u64,
     /// Segments that wait for a checkpoint to write their map pages elsewhere.
-    pub(super) leaving: u32,
+    pub(super) retiring: u32,
     /// Full segments that the log since the last checkpoint passes through.
     pub(super) fresh: Vec<SegmentNo>,
     /// Segments among them that the checkpoint under way covers.
@@ -160,7 +160,7 @@ impl Layout {
             held: vec![0; all],
             cleaned: Vec::new(),
             cleanings: 0,
-            leaving: 0,
+            retiring: 0,
             fresh: Vec::new(),
             covered: Vec::new(),
             scheme: settings.scheme,
@@ -175,9 +175,9 @@ impl Layout {
             }
             match segment.state {
                 State::Free => layout.free.add(SegmentNo(number)),
-                State::Cleaned => layout.enlist_cleaned(SegmentNo(number)),
+                State::Cleaned => layout.add_cleaned(SegmentNo(number)),
                 State::System => {}
-                State::Open | State::Next | State::Closing | State::Full | State::Leaving => {
+                State::Open | State::Next | State::Closing | State::Full | State::Retiring => {
                     let stream = segment.stream;
                     layout.hold(stream, true);
                 }
@@ -348,15 +348,15 @@ impl Layout {
     pub fn forget_page(&mut self, place: LogBlock) {
         let number = self.shape.segment(place);
         let segment = &mut self.table[number.0 as usize];
-        if matches!(segment.state, State::Full | State::Leaving) && !segment.fresh {
+        if matches!(segment.state, State::Full | State::Retiring) && !segment.fresh {
             segment.fresh = true;
             self.fresh.push(number);
         }
         self.forget(place);
     }
 
-    /// All that is live in a segment is pages of the map, which the caller has the next checkpoint write.
-    pub fn leave(&mut self, number: SegmentNo) {
+    /// Marks a segment that holds only live pages of the map. The caller has the next checkpoint write these pages.
+    pub fn retire(&mut self, number: SegmentNo) {
         let segment = &mut self.table[number.0 as usize];
         if segment.state != State::Full {
             return;
@@ -364,8 +364,8 @@ impl Layout {
         if segment.live == 0 {
             self.reclaim(number);
         } else {
-            segment.state = State::Leaving;
-            self.leaving += 1;
+            segment.state = State::Retiring;
+            self.retiring += 1;
         }
     }
 
@@ -377,7 +377,7 @@ impl Layout {
             segment.live -= 1;
             self.live -= 1;
         }
-        if segment.live == 0 && matches!(segment.state, State::Full | State::Leaving) {
+        if segment.live == 0 && matches!(segment.state, State::Full | State::Retiring) {
             self.reclaim(number);
         }
     }
@@ -479,17 +479,17 @@ impl Layout {
 
     pub(super) fn reclaim(&mut self, number: SegmentNo) {
         let segment = &mut self.table[number.0 as usize];
-        self.leaving -= u32::from(segment.state == State::Leaving);
+        self.retiring -= u32::from(segment.state == State::Retiring);
         segment.state = State::Cleaned;
         let (stream, opened) = (segment.stream, segment.opened);
         self.hold(stream, false);
         if stream.0 < self.scheme.streams() {
             self.scheme.reclaimed(&Reclaimed { stream, opened, now: self.clock });
         }
-        self.enlist_cleaned(number);
+        self.add_cleaned(number);
     }
 
-    fn enlist_cleaned(&mut self, number: SegmentNo) {
+    fn add_cleaned(&mut self, number: SegmentNo) {
         self.cleaned.push((self.cleanings, number));
         self.cleanings += 1;
     }

@@ -1,6 +1,6 @@
 //! The logical map: where each block of the device lies in the log, and when it was last written.
 //!
-//! An entry is eight bytes. Entries stand in pages of 512. A page may be absent from memory. The owner of a map on a
+//! An entry is eight bytes. Entries are in pages of 512. A page may be absent from memory. The owner of a map on a
 //! disk then brings it in ([`LogicalMap::install`]), and may take clean pages away ([`LogicalMap::evict`]). So a map
 //! larger than memory works. Pages that hold nothing take no memory.
 

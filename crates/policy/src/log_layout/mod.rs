@@ -17,7 +17,7 @@
 //!   it first sends such guests home if their own region has room again.
 //! - A region is not cleaned without gain. It borrows rather than take a victim that is much fuller than the emptiest
 //!   segment anywhere. Victims with more than 95 % live are left alone until nothing else is left.
-//! - [`Room`] says how much has to be kept back so that cleaning can always go on.
+//! - [`Room`] says how much has to be kept back so that cleaning can always continue.
 //!
 //! Source: Chiang and Huang, "Improving the Performance of Log-Structured File Systems with Adaptive Block
 //! Rearrangement" (R-LFS); Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System".
@@ -42,7 +42,7 @@ pub use ids::{Clock, LogBlock, SegmentNo, Shape, Stamp, Stamps, Stream};
 pub use layout::{Full, Head, Layout, Put, Sealed, Settings};
 pub use map::{Absent, Entries, LOST, LogicalMap, MapEntry, MapPage, PAGE_ENTRIES};
 pub use pace::{BlockCost, CleanerPolicy, LogUsage, Marks};
-pub use reclaim::{CleaningGoal, Mark, Relief};
+pub use reclaim::{CleaningGoal, Mark, ReclaimStep};
 pub use replay::{FoundChunk, ReplayError};
 pub use room::Room;
 pub use scheme::{Copied, Reclaimed, ReplacedVersion, Scheme, SchemeInfo, Written, schemes, schemes_for_disks};

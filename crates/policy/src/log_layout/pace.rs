@@ -7,11 +7,11 @@
 //! - Below the low mark it works also while others want the disk. After each piece of work it rests, so that it has its
 //!   share of the disk's time and no more. The share grows to all of it at the reserve ([`CleanerPolicy::rest`]).
 //! - Over the same stretch each write is held back for a growing part of what it costs to clean as much as it took
-//!   ([`CleanerPolicy::hold_back`]). At the reserve writes wait until something is free.
+//!   ([`CleanerPolicy::write_delay`]). At the reserve writes wait until something is free.
 //! - A checkpoint is due when the log since the last one would take long to read after a crash. It is also due when
 //!   little more of the map may change. In quiet times it is also made when it frees segments.
 //!
-//! The toll, from 0 at the low mark to 1 at the reserve, is [`Layout::toll`].
+//! The share, from 0 at the low mark to 1 at the reserve, is [`Layout::delay_share`].
 
 use std::ops::RangeInclusive;
 
@@ -56,7 +56,7 @@ const HIGH: (u32, RangeInclusive<u32>) = (12, 4..=1024);
 pub struct Marks {
     /// Number of free segments from which down cleaning is due.
     pub low: u32,
-    /// Number of free segments from which up cleaning is not worth while even when there is time.
+    /// Number of free segments from which up cleaning is not worthwhile even when there is time.
     pub high: u32,
 }
 
@@ -85,14 +85,14 @@ pub struct CleanerPolicy {
     pub segment: Pages,
 }
 
-/// Where a store stands.
+/// The state of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogUsage {
     /// Log written since the last checkpoint.
     pub since_checkpoint: Pages,
     /// Pages of the map that are changed.
     pub changed: Pages,
-    /// For how long nobody has asked for anything.
+    /// For how long no request has come.
     pub since_access: Nanos,
     /// How many writes wait for room.
     pub waiting: u32,
@@ -160,13 +160,13 @@ impl CleanerPolicy {
             return Nanos(0);
         }
         let calm = f64::from(self.clean_share.0.clamp(1, 100)) / 100.0;
-        let share = calm + (1.0 - calm) * layout.toll();
+        let share = calm + (1.0 - calm) * layout.delay_share();
         Nanos((worked.0 as f64 * (1.0 / share - 1.0).clamp(0.0, MOST_REST)) as u64)
     }
 
-    /// How long a write of `blocks` blocks is held back.
-    pub fn hold_back(&self, layout: &Layout, cost: BlockCost, blocks: Pages) -> Nanos {
-        Nanos((cost.0 * blocks.0 as f64 * layout.toll() * 1e9) as u64).min(MOST_DELAY)
+    /// How long a write of `blocks` blocks waits.
+    pub fn write_delay(&self, layout: &Layout, cost: BlockCost, blocks: Pages) -> Nanos {
+        Nanos((cost.0 * blocks.0 as f64 * layout.delay_share() * 1e9) as u64).min(MOST_DELAY)
     }
 
     fn is_quiet(&self, standing: &LogUsage) -> bool {

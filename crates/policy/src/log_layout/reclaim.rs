@@ -15,13 +15,13 @@ pub struct Mark(u64);
 pub enum CleaningGoal {
     /// Only what is due.
     Due,
-    /// As much as is worth while when there is nothing else to do.
+    /// As much as is worthwhile when there is nothing else to do.
     Ahead,
 }
 
-/// What to do so that there is room.
+/// The next step to make room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relief {
+pub enum ReclaimStep {
     /// Nothing: there is enough, or nothing can be gained.
     None,
     /// Move what is live out of this segment.
@@ -96,10 +96,10 @@ impl Layout {
     /// Cleaned segments that wait: for a flush, and for a checkpoint.
     pub fn waiting(&self) -> (u32, u32) {
         let fresh = self.cleaned.iter().filter(|(_, number)| self.table[number.0 as usize].fresh).count();
-        ((self.cleaned.len() - fresh) as u32, fresh as u32 + self.leaving)
+        ((self.cleaned.len() - fresh) as u32, fresh as u32 + self.retiring)
     }
 
-    /// Whether some stream cannot go on before a checkpoint.
+    /// Whether some stream cannot continue before a checkpoint.
     pub fn stopped(&self) -> bool {
         self.growing.iter().any(|growing| growing.head.open.is_none())
     }
@@ -108,28 +108,28 @@ impl Layout {
     /// gains more than it costs. What was cleaned ahead is made free when there is no more to clean.
     ///
     /// Cost: O(segments).
-    pub fn relief(&self, goal: CleaningGoal) -> Relief {
+    pub fn reclaim_step(&self, goal: CleaningGoal) -> ReclaimStep {
         let (after_sync, after_checkpoint) = self.waiting();
         let free = self.free.len();
         if self.stopped() && free + after_sync + after_checkpoint > 0 {
-            return Relief::Checkpoint;
+            return ReclaimStep::Checkpoint;
         }
         let batch = self.batch();
         let last = free <= self.map_room + 1;
         if !self.admits() {
             if after_sync > 0 && (after_sync >= batch || last) {
-                return Relief::Sync;
+                return ReclaimStep::Sync;
             }
             if after_checkpoint > 0 && (after_checkpoint >= batch + self.map_room || last) {
-                return Relief::Checkpoint;
+                return ReclaimStep::Checkpoint;
             }
         }
         match self.victim(goal) {
-            Some(victim) => Relief::Clean(victim),
-            None if self.admits() && goal == CleaningGoal::Due => Relief::None,
-            None if after_sync > 0 => Relief::Sync,
-            None if after_checkpoint > 0 => Relief::Checkpoint,
-            None => Relief::None,
+            Some(victim) => ReclaimStep::Clean(victim),
+            None if self.admits() && goal == CleaningGoal::Due => ReclaimStep::None,
+            None if after_sync > 0 => ReclaimStep::Sync,
+            None if after_checkpoint > 0 => ReclaimStep::Checkpoint,
+            None => ReclaimStep::None,
         }
     }
 
@@ -146,8 +146,9 @@ impl Layout {
         self.free.len() + self.cleaned.len() as u32 <= wanted || !self.short_regions(wanted, &[]).is_empty()
     }
 
-    /// How much of what it costs to clean for it a write should wait, from 0 while there is plenty to 1 at the reserve.
-    pub fn toll(&self) -> f64 {
+    /// The share of the cleaning cost of a write that it should wait: 0 while there is plenty of room, 1 at the
+    /// reserve.
+    pub fn delay_share(&self) -> f64 {
         let above = (self.free.len() + self.cleaned.len() as u32).saturating_sub(self.reserve);
         1.0 - f64::from(above.min(self.low)) / f64::from(self.low.max(1))
     }
@@ -237,8 +238,8 @@ impl Layout {
         (self.usable * WORTH.0 / WORTH.1).max(1)
     }
 
-    /// The number of live blocks from which on a region had better borrow than clean inside itself. It lies a quarter
-    /// of the way from the emptiest full segment anywhere to the average one. A scheme may say otherwise.
+    /// The number of live blocks from which on a region should rather borrow than clean inside itself. It lies a
+    /// quarter of the way from the emptiest full segment anywhere to the average one. A scheme may say otherwise.
     fn worth_in_region(&self) -> u32 {
         if let Some(limit) = self.scheme.cleans_inside() {
             return limit.of(u64::from(self.usable)) as u32;

@@ -38,7 +38,7 @@ pub enum ReplayError {
         /// Where in it.
         start: u32,
     },
-    /// The segment it goes on in holds data.
+    /// The segment it continues in holds data.
     #[error("stream {} continues in segment {}, which is in use", stream.0, next.0)]
     NextInUse {
         /// Whose.
@@ -108,11 +108,11 @@ impl Layout {
         Ok(())
     }
 
-    /// Notes that the log goes on in this segment, so nothing in it is current any more, although the map does not say
-    /// what took its place. For a log whose map has lost pages; to be called before [`Layout::replay_end`].
+    /// Notes that the log continues in this segment, so nothing in it is current any more, although the map does not
+    /// say what took its place. For a log whose map has lost pages; to be called before [`Layout::replay_end`].
     pub fn replay_emptied(&mut self, number: SegmentNo) {
         let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
-        if !matches!(segment.state, State::Full | State::Leaving) {
+        if !matches!(segment.state, State::Full | State::Retiring) {
             return;
         }
         self.live -= u64::from(std::mem::take(&mut segment.live));
@@ -125,7 +125,7 @@ impl Layout {
         let Some(segment) = self.table.get_mut(number.0 as usize) else { return };
         self.live = self.live.saturating_sub(segment.live.into()) + u64::from(live);
         segment.live = live;
-        if live == 0 && matches!(segment.state, State::Full | State::Leaving) {
+        if live == 0 && matches!(segment.state, State::Full | State::Retiring) {
             self.reclaim(number);
         }
     }

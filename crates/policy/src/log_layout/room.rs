@@ -1,7 +1,7 @@
 //! How much of a log may be promised to the user.
 //!
-//! Cleaning must always be able to go on, whatever the user wrote. The segments that it may need at once are set apart
-//! and never promised:
+//! Cleaning must always be able to continue, whatever the user wrote. The segments that it may need at once are set
+//! apart and never promised:
 //!
 //! - two segments a stream: the open one and the next;
 //! - two more a stream, into which live blocks go before the segments they came from are free again. This number is

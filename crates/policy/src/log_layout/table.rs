@@ -9,14 +9,14 @@ pub enum State {
     Free,
     /// The log grows in it.
     Open,
-    /// Its stream goes on in it when the open one is full.
+    /// Its stream continues in it when the open one is full.
     Next,
     /// Full, but its last blocks are not written out yet.
     Closing,
     /// It holds data and does not change.
     Full,
     /// Only pages of the map are live in it, and the next checkpoint writes them elsewhere.
-    Leaving,
+    Retiring,
     /// Nothing in it is needed any more, but what replaced it may not be durable yet.
     Cleaned,
     /// Not part of the log: checkpoints lie there.

@@ -37,7 +37,7 @@ pub(super) enum ChoiceReason {
     Evicted,
     /// It is on its list, and no earlier entry has room.
     Home,
-    /// Of the entry at this place in the list.
+    /// The entry at this place in the list was picked.
     Picked(usize, PickReason),
     /// The entry at this place keeps its directory on one branch, which is full.
     TogetherFull(usize, BranchId),
@@ -59,8 +59,8 @@ impl Rules {
         around: &dyn Surroundings,
     ) -> Decision {
         let found = self.entry_for(facts, branches, resident);
-        let held = self.held(facts, branches, resident);
-        let (choice, _) = self.choose(found, facts, branches, held.as_ref(), around);
+        let with_stay = self.resident_with_min_stay(facts, branches, resident);
+        let (choice, _) = self.choose(found, facts, branches, with_stay.as_ref(), around);
         Decision { entry: found.entry, choice }
     }
 
@@ -74,23 +74,23 @@ impl Rules {
         around: &dyn Surroundings,
     ) -> (Choice, ChoiceReason) {
         let info = &self.entries[found.entry.index()];
-        let mut home = None;
+        let mut current = None;
         if let Some(resident) = resident {
             match view(branches, resident.branch) {
-                Some(branch) if branch.open() => home = Some(resident.branch),
+                Some(branch) if branch.open() => current = Some(resident.branch),
                 // It is being drained: as good as nowhere.
                 Some(branch) if branch.online => {}
                 _ => return (Choice::Stay, ChoiceReason::HomeOffline),
             }
             let must_leave = self.forbids(found.entry, resident.branch);
-            if home.is_some() && resident.is_held(facts.now) && !must_leave {
+            if current.is_some() && resident.is_within_min_stay(facts.now) && !must_leave {
                 return (Choice::Stay, ChoiceReason::Held);
             }
         }
-        if home.is_some() && found.by_band {
+        if current.is_some() && found.by_band {
             return (Choice::Stay, ChoiceReason::Hysteresis);
         }
-        let is_listed = home.is_some_and(|home| info.contains(home));
+        let is_listed = current.is_some_and(|current| info.contains(current));
         if is_listed && found.entry == self.default_entry() {
             return (Choice::Stay, ChoiceReason::DefaultHome);
         }
@@ -99,7 +99,7 @@ impl Rules {
             return (Choice::Stay, ChoiceReason::Evicted);
         }
         let (mut limited, mut up_to_low_mark) = (Views::new(), BranchIds::new());
-        let branches = if self.is_limited(info, home) {
+        let branches = if self.is_limited(info, current) {
             up_to_low_mark = self.with_levels();
             limited.extend_from_slice(branches);
             self.limit_arrivals(&mut limited);
@@ -114,7 +114,7 @@ impl Rules {
             let (path, need) = (facts.path, facts.need());
             let up_to_low_mark = &up_to_low_mark;
             let question = SpreadRequest { path, need, branches, excluding: &[], room, up_to_low_mark, around };
-            self.along(info, &question, home)
+            self.along(info, &question, current)
         };
         match choice {
             Choice::NoRoom if is_listed => (Choice::Stay, ChoiceReason::Home),
@@ -122,16 +122,21 @@ impl Rules {
         }
     }
 
-    /// Whether a file that is on `home` finds room on branches with a fill level only below their low mark: it could
+    /// Whether a file that is on `current` finds room on branches with a fill level only below their low mark: it could
     /// stay where it is.
-    pub(super) fn is_limited(&self, info: &EntryInfo, home: Option<BranchId>) -> bool {
-        !self.evicts.is_empty() && home.is_some_and(|home| info.contains(home) || info.warm_from.is_some())
+    pub(super) fn is_limited(&self, info: &EntryInfo, current: Option<BranchId>) -> bool {
+        !self.evicts.is_empty() && current.is_some_and(|current| info.contains(current) || info.warm_from.is_some())
     }
 
     /// Goes along a list, up to the entry that a file is on already.
-    fn along(&self, info: &EntryInfo, question: &SpreadRequest<'_>, home: Option<BranchId>) -> (Choice, ChoiceReason) {
+    fn along(
+        &self,
+        info: &EntryInfo,
+        question: &SpreadRequest<'_>,
+        current: Option<BranchId>,
+    ) -> (Choice, ChoiceReason) {
         for (place, slot) in info.to.iter().enumerate() {
-            if home.is_some_and(|home| slot.contains(home)) {
+            if current.is_some_and(|current| slot.contains(current)) {
                 return (Choice::Stay, ChoiceReason::Home);
             }
             for set in &slot.sets {
@@ -194,8 +199,8 @@ impl Rules {
         resident: &Resident,
         around: &dyn Surroundings,
     ) -> Vec<BranchId> {
-        let held = self.held(facts, branches, Some(resident));
-        let resident = held.as_ref().unwrap_or(resident);
+        let with_stay = self.resident_with_min_stay(facts, branches, Some(resident));
+        let resident = with_stay.as_ref().unwrap_or(resident);
         let found = self.entry_for(facts, branches, Some(resident));
         let (choice, because) = self.choose(found, facts, branches, Some(resident), around);
         if choice != Choice::Stay

@@ -152,7 +152,7 @@ impl Test {
         matches!(self, Test::Age { of: TimeField::Atime, .. })
     }
 
-    /// Whether a file's being at home on the rule's branches makes a difference.
+    /// Whether the test has a hysteresis.
     pub(super) fn has_band(&self) -> bool {
         match self {
             Test::Size { hysteresis, .. } => *hysteresis > 0,
@@ -163,8 +163,8 @@ impl Test {
         }
     }
 
-    /// Tests a file. `home`: it lives on one of the rule's own branches.
-    pub(super) fn verdict(&self, facts: &FileFacts<'_>, branches: &[BranchView], home: bool) -> Verdict {
+    /// Tests a file. `with_hysteresis`: it is on one of the rule's own branches.
+    pub(super) fn verdict(&self, facts: &FileFacts<'_>, branches: &[BranchView], with_hysteresis: bool) -> Verdict {
         match self {
             Test::Size { .. } if facts.stage == Stage::New => Verdict::NotYetKnown,
             Test::Access { .. } if facts.stage != Stage::Settled => Verdict::NotYetKnown,
@@ -172,7 +172,7 @@ impl Test {
                 *is,
                 facts.size.0,
                 *value,
-                if home { *hysteresis } else { 0 },
+                if with_hysteresis { *hysteresis } else { 0 },
                 u64::saturating_sub,
                 u64::saturating_add,
             ),
@@ -190,12 +190,12 @@ impl Test {
                 (found != *negated).into()
             }
             Test::Age { of, is, value, hysteresis } => {
-                let hysteresis = if home { *hysteresis } else { Duration::ZERO };
+                let hysteresis = if with_hysteresis { *hysteresis } else { Duration::ZERO };
                 let Some(age) = age(facts, *of) else { return Verdict::Unknown };
                 within(*is, age, *value, hysteresis, Duration::saturating_sub, Duration::saturating_add)
             }
             Test::Heat { is, value, hysteresis } => {
-                let hysteresis = if home { hysteresis.0 } else { 0 };
+                let hysteresis = if with_hysteresis { hysteresis.0 } else { 0 };
                 within(*is, facts.heat.0, value.0, hysteresis, u64::saturating_sub, u64::saturating_add)
             }
             Test::Links { is, value } => compare(*is, &facts.links, value).into(),
@@ -204,7 +204,7 @@ impl Test {
                     return Verdict::Unreachable;
                 };
                 let Some((part, whole)) = space(view, *of) else { return Verdict::Unknown };
-                let hysteresis = if home { hysteresis.of(whole).0 } else { 0 };
+                let hysteresis = if with_hysteresis { hysteresis.of(whole).0 } else { 0 };
                 let threshold = value.of(whole).0;
                 within(*is, part.0, threshold, hysteresis, u64::saturating_sub, u64::saturating_add)
             }
@@ -255,7 +255,7 @@ pub(super) fn space(view: &BranchView, of: SpaceField) -> Option<(ByteSize, Byte
     }
 }
 
-/// The age of one of a file's times; `None` when nobody knows it.
+/// The age of one of a file's times; `None` when it is unknown.
 pub(super) fn age(facts: &FileFacts<'_>, of: TimeField) -> Option<Duration> {
     let time = match of {
         TimeField::Atime => facts.atime,

@@ -27,7 +27,7 @@ pub enum RuleError {
     /// The default list as a part of itself.
     #[error("`default` cannot name itself (leave \"default\" out of that list; \"any\" means all remaining branches)")]
     DefaultInDefault,
-    /// A name that stands twice in one list.
+    /// A name that occurs twice in one list.
     #[error("rule \"{rule}\": \"{branch}\" is in the list twice (keep the first)")]
     DuplicateBranch {
         /// The rule, or `default`.
@@ -96,7 +96,7 @@ pub enum RuleError {
         group: String,
         /// As it is written.
         item: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: GlobError,
     },
     /// A pattern of directories that cannot be read.
@@ -106,7 +106,7 @@ pub enum RuleError {
         group: String,
         /// The pattern.
         glob: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: GlobError,
     },
     /// A low mark above the high mark, or marks that cannot be compared.
@@ -145,7 +145,7 @@ pub enum RuleError {
         rule: String,
         /// The pattern.
         glob: String,
-        /// What is wrong with it.
+        /// The cause.
         reason: GlobError,
     },
     /// Conditions inside conditions inside conditions...

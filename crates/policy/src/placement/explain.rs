@@ -41,7 +41,7 @@ pub struct ExplainedRule {
 /// One condition of a rule, or what joins the deeper ones that follow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedCondition {
-    /// How deep it stands, from 0.
+    /// How deep it is, from 0.
     pub depth: usize,
     /// Whether it holds; `None`: unknown.
     pub holds: Option<bool>,
@@ -55,7 +55,7 @@ struct Case<'a> {
     facts: &'a FileFacts<'a>,
     branches: &'a [BranchView],
     /// Whether the hystereses of the rule count.
-    home: bool,
+    with_hysteresis: bool,
 }
 
 impl Rules {
@@ -71,9 +71,9 @@ impl Rules {
         let mut buffer = Views::new();
         let for_conditions = self.for_conditions(branches, &mut buffer);
         let found = self.entry_by_steps(facts, for_conditions, resident, &mut steps);
-        let held = self.held(facts, branches, resident);
-        let (choice, because) = self.choose(found, facts, branches, held.as_ref(), around);
-        let why = self.why(found.entry, choice, because, facts, branches, held.as_ref());
+        let with_stay = self.resident_with_min_stay(facts, branches, resident);
+        let (choice, because) = self.choose(found, facts, branches, with_stay.as_ref(), around);
+        let why = self.why(found.entry, choice, because, facts, branches, with_stay.as_ref());
         Explained { decision: Decision { entry: found.entry, choice }, steps, why }
     }
 
@@ -88,10 +88,12 @@ impl Rules {
             let decided = match rule {
                 Rule::When(when) => self.step_of_rule(when, facts, branches, resident, steps),
                 Rule::Treat(treat) => {
-                    steps.push(self.step_of_treatment(treat, Case { facts, branches, home: false }));
+                    steps.push(self.step_of_treatment(treat, Case { facts, branches, with_hysteresis: false }));
                     None
                 }
-                Rule::Names(names) => self.steps_of_table(names, facts, branches, steps).map(MatchedEntry::outright),
+                Rule::Names(names) => {
+                    self.steps_of_table(names, facts, branches, steps).map(MatchedEntry::without_hysteresis)
+                }
             };
             if let Some(found) = decided {
                 return found;
@@ -99,7 +101,7 @@ impl Rules {
         }
         let entry = self.default_entry();
         steps.push(self.step(entry, true, "no rule matches".to_owned()));
-        MatchedEntry::outright(entry)
+        MatchedEntry::without_hysteresis(entry)
     }
 
     fn step(&self, entry: EntryId, matched: bool, reason: String) -> ExplainedRule {
@@ -114,7 +116,7 @@ impl Rules {
         resident: Option<&Resident>,
         steps: &mut Vec<ExplainedRule>,
     ) -> Option<MatchedEntry> {
-        let case = Case { facts, branches, home: self.is_home(when, branches, resident) };
+        let case = Case { facts, branches, with_hysteresis: self.hysteresis_applies(when, branches, resident) };
         let (holds, mut reason, parts) = self.judged(&when.condition, case);
         let inactive = holds && self.inactive(when.entry, branches);
         if inactive {
@@ -122,8 +124,9 @@ impl Rules {
         }
         let matched = holds && !inactive;
         steps.push(ExplainedRule { parts, ..self.step(when.entry, matched, reason) });
-        let outright = || when.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds);
-        matched.then(|| MatchedEntry { entry: when.entry, by_band: !outright() })
+        let without_hysteresis =
+            || when.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds);
+        matched.then(|| MatchedEntry { entry: when.entry, by_band: !without_hysteresis() })
     }
 
     fn step_of_treatment(&self, treat: &Treat, case: Case<'_>) -> ExplainedRule {
@@ -187,7 +190,7 @@ impl Rules {
         let subject = self.subject(test);
         let actual = words::actual(test, case.facts, case.branches);
         let wanted = words::wanted(test);
-        match test.verdict(case.facts, case.branches, case.home) {
+        match test.verdict(case.facts, case.branches, case.with_hysteresis) {
             Verdict::Holds if test.verdict(case.facts, case.branches, false) == Verdict::Holds => {
                 (Some(true), format!("{subject} is {actual}"))
             }
@@ -252,10 +255,10 @@ impl Rules {
         resident: Option<&Resident>,
     ) -> String {
         let info = &self.entries[entry.index()];
-        let home = resident.map_or_else(String::new, |resident| self.branch_name(resident.branch));
+        let current = resident.map_or_else(String::new, |resident| self.branch_name(resident.branch));
         let chosen = match choice {
             Choice::Place(branch) => self.branch_name(branch),
-            Choice::Stay | Choice::NoRoom => home.clone(),
+            Choice::Stay | Choice::NoRoom => current.clone(),
         };
         // How many entries of the list were passed by.
         let passed = match because {
@@ -269,8 +272,9 @@ impl Rules {
             ChoiceReason::Full => info.to.len(),
             _ => 0,
         };
-        let home_id =
-            resident.map(|resident| resident.branch).filter(|home| view(branches, *home).is_some_and(BranchView::open));
+        let home_id = resident
+            .map(|resident| resident.branch)
+            .filter(|current| view(branches, *current).is_some_and(BranchView::open));
         let limited = self.is_limited(info, home_id);
         let obstacle = |branch| {
             let level = limited.then(|| self.low_mark_in_the_way(branch, facts, branches)).flatten();
@@ -279,20 +283,20 @@ impl Rules {
         let mut said: Vec<String> = info.to.iter().take(passed).map(|slot| obstacle_of(slot, &obstacle)).collect();
         let slot = info.to.get(passed).map_or("", |slot| slot.name.as_str());
         said.push(match because {
-            ChoiceReason::HomeOffline => format!("it is on {home}, which is offline: nothing can be moved from there"),
+            ChoiceReason::HomeOffline => format!("it is on {current}, which is offline: nothing can be moved from there"),
             ChoiceReason::Held => {
                 let stays = resident.map_or_else(String::new, |resident| format_duration(resident.min_stay));
-                format!("it came to {home} less than {stays} ago and stays that long (min_stay)")
+                format!("it came to {current} less than {stays} ago and stays that long (min_stay)")
             }
-            ChoiceReason::Hysteresis => format!("it is on {home} and stays there while it is within the hysteresis"),
-            ChoiceReason::DefaultHome => format!("no rule names it, and the default list names {home}"),
+            ChoiceReason::Hysteresis => format!("it is on {current} and stays there while it is within the hysteresis"),
+            ChoiceReason::DefaultHome => format!("no rule names it, and the default list names {current}"),
             ChoiceReason::Evicted => {
                 let or_opened = if info.warm_from.is_some() { " or is opened" } else { "" };
                 format!(
-                    "it left for {home} because an earlier branch was too full (evict), and stays until it changes{or_opened}"
+                    "it left for {current} because an earlier branch was too full (evict), and stays until it changes{or_opened}"
                 )
             }
-            ChoiceReason::Home => format!("it is on {home}{}", of_group(info.to.get(passed))),
+            ChoiceReason::Home => format!("it is on {current}{}", of_group(info.to.get(passed))),
             ChoiceReason::Picked(_, how) => {
                 let of = of_group(info.to.get(passed));
                 let free = match choice {

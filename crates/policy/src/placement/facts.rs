@@ -116,7 +116,7 @@ pub struct Inodes {
 }
 
 impl Inodes {
-    /// Of two branches together; one that does not count them adds nothing.
+    /// The sum of two branches; one that does not count them adds nothing.
     pub(super) fn sum(one: Option<Inodes>, other: Option<Inodes>) -> Option<Inodes> {
         let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
         Some(Inodes { total: a.total.saturating_add(b.total), free: a.free.saturating_add(b.free) })
@@ -175,7 +175,7 @@ pub struct Resident {
 
 impl Resident {
     /// Whether the file came so recently that it has to stay. A time in the future counts as just now.
-    pub(super) fn is_held(&self, now: Timestamp) -> bool {
+    pub(super) fn is_within_min_stay(&self, now: Timestamp) -> bool {
         self.since.is_some_and(|since| since.age(now) < self.min_stay)
     }
 }

@@ -142,14 +142,14 @@ impl Resolver<'_> {
             spec.branches.iter().partition(|item| item.starts_with('!') && !is_name(item));
         let mut members = Vec::new();
         for item in within {
-            for id in self.meant_by(spec, item, item)? {
+            for id in self.resolve_item(spec, item, item)? {
                 if !members.contains(&id) {
                     members.push(id);
                 }
             }
         }
         for item in out {
-            let leaves = self.meant_by(spec, item, item.trim_start_matches('!').trim_start())?;
+            let leaves = self.resolve_item(spec, item, item.trim_start_matches('!').trim_start())?;
             let before = members.len();
             members.retain(|id| !leaves.contains(id));
             if members.len() == before {
@@ -163,7 +163,7 @@ impl Resolver<'_> {
     }
 
     /// The branches that a name or a pattern stands for. `item`: how it is written in the group.
-    fn meant_by(&mut self, spec: &GroupSpec, item: &str, name: &str) -> Result<Vec<BranchId>, RuleError> {
+    fn resolve_item(&mut self, spec: &GroupSpec, item: &str, name: &str) -> Result<Vec<BranchId>, RuleError> {
         if let Some((_, id)) = self.branches.iter().find(|(known, _)| known == name) {
             return Ok(vec![*id]);
         }

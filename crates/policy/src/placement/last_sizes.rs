@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_says_nothing() {
+    fn an_empty_file_is_not_learned_from() {
         assert_eq!(guess(&after(&[("/d/lock", 0)]), "/d/x"), None);
         assert_eq!(guess(&after(&[("/d/a", 7), ("/d/lock", 0), ("/d/lock", 0)]), "/d/x").unwrap().0, 7);
     }

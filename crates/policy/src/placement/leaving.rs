@@ -34,7 +34,7 @@ impl Rules {
         &self.evicts
     }
 
-    /// Whether a fill level speaks of a file at all: it is old enough, and `only` holds.
+    /// Whether a fill level refers to a file at all: it is old enough, and `only` holds.
     pub fn is_evictable(&self, evict: &Evict, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
         if age(facts, TimeField::Mtime).is_some_and(|age| age < evict.min_age) {
             return false;
@@ -53,11 +53,11 @@ impl Rules {
         resident: &Resident,
         around: &dyn Surroundings,
     ) -> Leaving {
-        let held = self.held(facts, branches, Some(resident));
-        let resident = held.as_ref().unwrap_or(resident);
+        let with_stay = self.resident_with_min_stay(facts, branches, Some(resident));
+        let resident = with_stay.as_ref().unwrap_or(resident);
         let found = self.entry_for(facts, branches, Some(resident));
         let info = &self.entries[found.entry.index()];
-        if urgency == Urgency::Level && resident.is_held(facts.now) {
+        if urgency == Urgency::Level && resident.is_within_min_stay(facts.now) {
             return Leaving::Held;
         }
         if info.blocked(branches) {
@@ -96,9 +96,9 @@ impl Rules {
     }
 
     /// Whether some file could ever leave because of a fill level: a list names a branch that it may go to.
-    pub fn lets_some_leave(&self, evict: &Evict) -> bool {
+    pub fn can_evict(&self, evict: &Evict) -> bool {
         let leads_away =
-            |entry: &EntryInfo| evict.members.iter().any(|home| !entry.destinations(evict, *home).is_empty());
+            |entry: &EntryInfo| evict.members.iter().any(|current| !entry.destinations(evict, *current).is_empty());
         self.entries.iter().any(leads_away)
     }
 
@@ -137,8 +137,8 @@ impl Rules {
 
 impl EntryInfo {
     /// Where a file of this entry may go that leaves a branch, in order.
-    fn destinations(&self, evict: &Evict, home: BranchId) -> Vec<Set> {
-        let place = self.to.iter().position(|slot| slot.contains(home));
+    fn destinations(&self, evict: &Evict, current: BranchId) -> Vec<Set> {
+        let place = self.to.iter().position(|slot| slot.contains(current));
         let sets: Vec<Set> = if evict.to.is_empty() {
             let first = place.map_or(0, |place| place + 1);
             self.to.iter().skip(first).flat_map(|slot| slot.sets.iter().cloned()).collect()

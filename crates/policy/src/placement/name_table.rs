@@ -85,7 +85,7 @@ impl NameTable {
     }
 }
 
-/// How a key stands to a text.
+/// How a key compares to a text.
 enum PrefixOrder {
     /// The text begins with the key.
     Begins,

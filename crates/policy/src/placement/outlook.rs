@@ -1,4 +1,4 @@
-//! Facts on which the place of a new file still depends: its size, which nobody knows yet, or how it may be accessed.
+//! Facts on which the place of a new file still depends: its size, which is not known yet, or how it may be accessed.
 //! Many programs set the latter at the end.
 //!
 //! Conditions that hold more often never make a rule hold less often (see `expression`). So a rule can come to hold for
@@ -20,7 +20,7 @@ pub struct Outlook {
 }
 
 impl Rules {
-    /// Whether any rule asks for what a new file does not have yet.
+    /// Whether any rule asks for a fact that a new file does not have yet.
     pub fn ask_late(&self) -> bool {
         self.ask_late
     }

@@ -76,7 +76,7 @@ pub(super) struct MatchedEntry {
 }
 
 impl MatchedEntry {
-    pub(super) fn outright(entry: EntryId) -> MatchedEntry {
+    pub(super) fn without_hysteresis(entry: EntryId) -> MatchedEntry {
         MatchedEntry { entry, by_band: false }
     }
 }
@@ -84,7 +84,7 @@ impl MatchedEntry {
 /// Views of branches and groups.
 pub(super) type Views = SmallVec<[BranchView; 16]>;
 
-/// A branch or group that nothing is known of.
+/// A branch or group about which nothing is known.
 const AWAY: BranchView = BranchView {
     online: false,
     writable: false,
@@ -105,7 +105,7 @@ pub struct Rules {
     pub(super) evicts: Vec<Evict>,
     /// Names of branches and groups.
     pub(super) names: Vec<(BranchId, String)>,
-    /// For conditions the groups stand behind the branches, from this id on; none where no condition names a group.
+    /// For conditions the groups are behind the branches, from this id on; none where no condition names a group.
     pub(super) first_group_id: Option<u16>,
     pub(super) asked: Asked,
     /// Names of extended attributes that the rules look at.
@@ -191,7 +191,7 @@ pub(super) struct Treat {
 
 impl Treat {
     pub(super) fn matches(&self, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
-        // It has no branches of its own that a file could be at home on.
+        // It has no branches of its own that a file could stay on.
         self.condition.holds(&|test| test.verdict(facts, branches, false) == Verdict::Holds)
     }
 }
@@ -297,7 +297,7 @@ impl Rules {
         buffer
     }
 
-    /// Whether a file's place may change with its last access: a rule that asks for that is come to, and all else that
+    /// Whether a file's place may change with its last access: a rule that asks for that is reached, and all else that
     /// it asks for holds.
     pub fn depends_on_access_time(
         &self,
@@ -310,10 +310,10 @@ impl Rules {
         for rule in self.ordered.iter().filter(|_| self.asked.access_times) {
             match rule {
                 Rule::When(when) if when.condition.mentions(Test::is_of_access_time) => {
-                    let home = self.is_home(when, branches, resident);
+                    let with_hysteresis = self.hysteresis_applies(when, branches, resident);
                     // A hysteresis only makes it hold for more.
                     let may_hold = when.condition.holds(&|test| {
-                        test.is_of_access_time() || test.verdict(facts, branches, home) == Verdict::Holds
+                        test.is_of_access_time() || test.verdict(facts, branches, with_hysteresis) == Verdict::Holds
                     });
                     if may_hold && !self.inactive(when.entry, branches) {
                         return true;
@@ -368,7 +368,7 @@ impl Rules {
         let mut buffer = Views::new();
         let branches = self.for_conditions(branches, &mut buffer);
         let found = self.ordered.iter().find_map(|rule| self.decided_by(rule, facts, branches, resident));
-        found.unwrap_or(MatchedEntry::outright(self.default_entry()))
+        found.unwrap_or(MatchedEntry::without_hysteresis(self.default_entry()))
     }
 
     /// The entry of one rule, or of one name table, that a file falls under.
@@ -385,7 +385,7 @@ impl Rules {
             Rule::Names(names) => {
                 let usable = |pattern| !self.inactive(names.entry(pattern), branches);
                 let pattern = names.table.find(facts.path, usable)?;
-                Some(MatchedEntry::outright(names.entry(pattern)))
+                Some(MatchedEntry::without_hysteresis(names.entry(pattern)))
             }
         }
     }
@@ -396,7 +396,7 @@ impl Rules {
 
     /// Whether the hystereses of a rule count for a file. They do if it is on a branch that the rule's list names, and
     /// not on one that it has to leave in any case.
-    pub(super) fn is_home(
+    pub(super) fn hysteresis_applies(
         &self,
         when: &ConditionalEntry,
         branches: &[BranchView],
@@ -417,10 +417,12 @@ impl Rules {
         branches: &[BranchView],
         resident: Option<&Resident>,
     ) -> Option<MatchedEntry> {
-        let holds = |home| when.condition.holds(&|test| test.verdict(facts, branches, home) == Verdict::Holds);
-        let outright = holds(false);
-        let by_band = !outright && self.is_home(when, branches, resident) && holds(true);
-        let matched = (outright || by_band) && !self.inactive(when.entry, branches);
+        let holds = |with_hysteresis| {
+            when.condition.holds(&|test| test.verdict(facts, branches, with_hysteresis) == Verdict::Holds)
+        };
+        let without_hysteresis = holds(false);
+        let by_band = !without_hysteresis && self.hysteresis_applies(when, branches, resident) && holds(true);
+        let matched = (without_hysteresis || by_band) && !self.inactive(when.entry, branches);
         matched.then_some(MatchedEntry { entry: when.entry, by_band })
     }
 }

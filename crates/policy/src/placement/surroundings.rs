@@ -23,7 +23,7 @@ pub trait Surroundings {
     /// The member of a group that got its last file. Groups count as in [`Rules::groups`](super::Rules::groups).
     fn last_used(&self, group: usize) -> Option<BranchId>;
 
-    /// A number by chance.
+    /// A random number.
     fn draw(&self) -> u64;
 }
 

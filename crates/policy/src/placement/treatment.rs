@@ -39,7 +39,7 @@ impl Rules {
     }
 
     /// Where a file is, with the stay that its rules want.
-    pub(super) fn held(
+    pub(super) fn resident_with_min_stay(
         &self,
         facts: &FileFacts<'_>,
         branches: &[BranchView],

@@ -51,7 +51,7 @@ pub struct SpinDownInfo {
     pub source: &'static str,
     /// Its parameters.
     pub params: &'static [ParamInfo],
-    /// Whether it has to be told the future, which only the lab can.
+    /// Whether it has to know the future, which only the lab can.
     pub offline: bool,
     /// Makes one.
     pub build: fn(&ParamValues, Costs) -> Box<dyn Timeout>,
@@ -64,7 +64,7 @@ struct Idle {
     timeout: Option<Nanos>,
     /// The latest time that was reported in it.
     latest: Nanos,
-    /// Whether the clock went back in it, so that nobody knows how long it is.
+    /// Whether the clock went back in it, so that its length is unknown.
     broken: bool,
 }
 
@@ -131,8 +131,8 @@ impl SpinDown {
         self.policy.set_costs(costs);
     }
 
-    /// The disk will next be accessed at `next`; to be told before the period begins.
-    pub fn foresee(&mut self, next: Nanos) {
+    /// The disk will next be accessed at `next`; call it before the period begins.
+    pub fn set_next_access(&mut self, next: Nanos) {
         self.next = Some(next);
     }
 

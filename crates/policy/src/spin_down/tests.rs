@@ -31,7 +31,7 @@ fn timeouts(spin_down: &mut SpinDown, periods: &[Nanos]) -> Vec<Option<Nanos>> {
     let mut now = Nanos(0);
     let live = |&idle: &Nanos| {
         now = now + Nanos::from_millis(100);
-        spin_down.foresee(now + idle);
+        spin_down.set_next_access(now + idle);
         let timeout = spin_down.idle(now).map(|at| at - now);
         now = now + idle;
         spin_down.accessed(now);
@@ -133,7 +133,7 @@ fn never_and_fixed_do_what_they_are_called() {
 fn the_optimum_sleeps_at_once_exactly_if_that_pays() {
     let periods = [3.0, 10.0, 10.000_000_001, 3600.0].map(secs);
     assert_eq!(timeouts(&mut make("optimum"), &periods), [None, None, Some(Nanos(0)), Some(Nanos(0))]);
-    assert_eq!(make("optimum").idle(Nanos(5)), None, "nobody told it the future");
+    assert_eq!(make("optimum").idle(Nanos(5)), None, "it does not know the future");
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn what_is_no_policy_is_refused_with_what_there_is() {
 }
 
 #[test]
-fn every_policy_and_parameter_stands_in_the_documentation() {
+fn every_policy_and_parameter_is_in_the_documentation() {
     let page = include_str!("../../../../docs/spin-down.md");
     for info in spin_downs() {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", info.name)));
@@ -323,9 +323,9 @@ fn costs_that_are_found_out_meanwhile_count_from_the_next_period_and_what_was_le
     let longer = Costs { break_even: COSTS.break_even + COSTS.break_even };
     let long = vec![Nanos::from_secs(1000); 50];
     for text in ["adaptive", "rent_to_buy", "optimum"] {
-        let (mut told, mut known) = (make(text), SpinDown::parse(text, longer).expect("it is known"));
-        told.set_costs(longer);
-        assert_eq!(timeouts(&mut told, &long), timeouts(&mut known, &long), "{text}");
+        let (mut reported, mut known) = (make(text), SpinDown::parse(text, longer).expect("it is known"));
+        reported.set_costs(longer);
+        assert_eq!(timeouts(&mut reported, &long), timeouts(&mut known, &long), "{text}");
     }
     // Long periods have taught it to sleep early: it still does, by the same share of the costs.
     let mut adaptive = make("adaptive");

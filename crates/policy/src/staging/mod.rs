@@ -223,7 +223,7 @@ impl Staging {
         self.due.iter().take_while(|(due, _)| *due <= now).map(|&(_, file)| file).collect()
     }
 
-    /// The file is to leave at this time, if not before.
+    /// Sets the time at which the file leaves at the latest.
     pub fn leave_by(&mut self, file: FileId, due: Nanos) {
         if let Some(&place) = self.places.get(&file)
             && due < self.at(place).due
@@ -232,7 +232,7 @@ impl Staging {
         }
     }
 
-    /// The file is to leave at once, whatever its age.
+    /// Lets the file leave at once, regardless of its age.
     pub fn hurry(&mut self, file: FileId) {
         if let Some(&place) = self.places.get(&file) {
             self.make_due(place, Nanos(0));
@@ -248,7 +248,7 @@ impl Staging {
         }
     }
 
-    /// The file leaves for its file system; `None` if it was not staged.
+    /// Removes a file that goes to its file system; `None` if it was not staged.
     pub fn leave(&mut self, file: FileId) -> Option<StagedFile> {
         let place = self.places.remove(&file)?;
         self.unlink(place);

@@ -5,10 +5,10 @@ use umbrella_units::Nanos;
 use super::{Event, WriteBack};
 
 impl WriteBack {
-    /// The events that bring another policy to where this one is, the oldest write first. They carry over pages, their
+    /// The events that give another policy the state of this one, the oldest write first. They carry over pages, their
     /// places, ages, writes and whether they are active. Nothing else that a policy made of the past carries over, such
     /// as the position of an arm, or marks on files and zones.
-    pub fn retold(&self, now: Nanos) -> Vec<(Nanos, Event)> {
+    pub fn state_as_events(&self, now: Nanos) -> Vec<(Nanos, Event)> {
         let mut events = Vec::with_capacity(self.index.len() as usize);
         for known in self.index.known(now) {
             let at = now - known.age;

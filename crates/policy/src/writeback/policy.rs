@@ -88,7 +88,7 @@ pub struct PolicyInfo {
     pub source: &'static str,
     /// Its parameters.
     pub params: &'static [ParamInfo],
-    /// Whether it has to be told the future, which only the lab can.
+    /// Whether it has to know the future, which only the lab can.
     pub offline: bool,
     /// What it keeps of the dirty pages, in words.
     pub keeps: &'static str,

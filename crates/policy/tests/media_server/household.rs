@@ -90,7 +90,7 @@ impl Household {
         if self.random.below(3) == 0 {
             self.album(midnight + 12 * 3600);
         }
-        if self.random.coin() {
+        if self.random.random_bool() {
             // One of the older half.
             let film = self.random.index(self.films.len() / 2);
             let path = self.films.remove(film).files.remove(0);

@@ -32,7 +32,7 @@ const MAX_MOVE: ByteSize = ByteSize(50 << 30);
 pub(crate) struct Year {
     pub(crate) moves: u64,
     pub(crate) bytes_moved: u64,
-    /// Of one file, the years before included.
+    /// The most moves of one file, with the years before.
     pub(crate) most_moves: u64,
     pub(crate) reads: u64,
     pub(crate) reads_from_ssd: u64,

@@ -1,7 +1,7 @@
 //! The frozen list of claims (`claims.toml`), and how what was measured is held against it.
 //!
 //! A figure measures and gives each value the id of its claim. What the claim says, its published number, what it has
-//! to meet and which reading of the text counts stand in the list alone.
+//! to meet and which reading of the text counts are in the list alone.
 
 use std::sync::LazyLock;
 
@@ -37,13 +37,13 @@ pub struct Frozen {
     pub input: Option<String>,
     /// The inputs that the claim concerns together.
     pub over: Vec<String>,
-    judged_with: String,
+    evaluated_with: String,
     name: String,
 }
 
 impl Frozen {
     fn verdict(&self, measured: f64) -> Verdict {
-        claim::judge(self.published, measured, self.expect)
+        claim::evaluate(self.published, measured, self.expect)
     }
 
     /// What came of it in its primary reading, if that was measured.
@@ -131,7 +131,7 @@ struct File {
 struct Group {
     paper: String,
     figure: String,
-    judged_with: Option<String>,
+    evaluated_with: Option<String>,
     section: String,
     unit: String,
     measures: String,
@@ -165,14 +165,14 @@ pub fn frozen(paper: &str) -> impl Iterator<Item = &'static Frozen> {
 }
 
 /// The claims that these figures of a paper judge.
-fn judged_with(paper: &str, figure: &str) -> impl Iterator<Item = &'static Frozen> {
-    frozen(paper).filter(move |claim| claim.judged_with == figure)
+fn evaluated_with(paper: &str, figure: &str) -> impl Iterator<Item = &'static Frozen> {
+    frozen(paper).filter(move |claim| claim.evaluated_with == figure)
 }
 
 /// Whether a claim of the figure is about this input, or about inputs with this one among them.
 pub(crate) fn is_frozen_input(paper: &str, figure: &str, input: &str) -> bool {
     let is = |name: &String| name == input;
-    judged_with(paper, figure).any(|claim| claim.input.as_ref().is_some_and(is) || claim.over.iter().any(is))
+    evaluated_with(paper, figure).any(|claim| claim.input.as_ref().is_some_and(is) || claim.over.iter().any(is))
 }
 
 fn claims_of(group: &Group, readings: &FxHashMap<String, String>) -> Vec<Frozen> {
@@ -196,7 +196,7 @@ fn claims_of(group: &Group, readings: &FxHashMap<String, String>) -> Vec<Frozen>
             readings: readings.clone(),
             input: input.cloned(),
             over: group.over.clone(),
-            judged_with: group.judged_with.as_ref().unwrap_or(&group.figure).clone(),
+            evaluated_with: group.evaluated_with.as_ref().unwrap_or(&group.figure).clone(),
             name: line.id.clone(),
         }
     };
@@ -206,10 +206,10 @@ fn claims_of(group: &Group, readings: &FxHashMap<String, String>) -> Vec<Frozen>
     group.inputs.iter().flat_map(|input| group.claims.iter().map(move |line| one(Some(input), line))).collect()
 }
 
-/// The claims of a figure with what was measured for them. Inputs that the list does not have stand beside the first
+/// The claims of a figure with what was measured for them. Inputs that the list does not have are beside the first
 /// claim of the same name.
-pub(crate) fn judge(paper: &str, figure: &str, measured: &[Measured]) -> Vec<Claim> {
-    let all: Vec<&Frozen> = judged_with(paper, figure).collect();
+pub(crate) fn evaluate(paper: &str, figure: &str, measured: &[Measured]) -> Vec<Claim> {
+    let all: Vec<&Frozen> = evaluated_with(paper, figure).collect();
     let measured: Vec<&Measured> = measured.iter().filter(|value| value.value.is_finite()).collect();
     let strays = measured.iter().filter(|value| !all.iter().any(|claim| claim.name == value.name));
     debug_assert!(

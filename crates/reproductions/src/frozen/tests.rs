@@ -37,7 +37,7 @@ fn every_claim_has_an_id_of_its_own() {
 
 /// Figure 4 of NVCache has a claim for each of five inputs.
 fn of_figure_4(measured: &[Measured]) -> Vec<Claim> {
-    judge("nvcache", "4", measured)
+    evaluate("nvcache", "4", measured)
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn a_claim_without_a_value_is_in_the_output_and_does_not_hold() {
 }
 
 #[test]
-fn a_new_input_stands_beside_and_is_no_claim_of_its_own() {
+fn a_new_input_is_shown_beside_the_claim_and_makes_none() {
     let claims =
         of_figure_4(&[Measured::new("most", 14.0).on("desktop_week"), Measured::new("most", 200.0).on("mine")]);
     assert_eq!(claims.len(), 5);
@@ -67,10 +67,10 @@ fn a_new_input_stands_beside_and_is_no_claim_of_its_own() {
 #[test]
 fn the_primary_reading_is_judged_and_the_others_stand_beside_it() {
     let other = Measured::new("file", 40.0).in_reading("throttled");
-    let only_other = judge("tesa", "8", std::slice::from_ref(&other));
+    let only_other = evaluate("tesa", "8", std::slice::from_ref(&other));
     assert_eq!((only_other[0].measured, only_other[0].verdict), (None, Verdict::NotMeasured));
     assert_eq!((only_other[0].other_readings[0].measured, only_other[0].other_readings[0].holds), (40.0, true));
-    let both = judge("tesa", "8", &[other, Measured::new("file", 5.0)]);
+    let both = evaluate("tesa", "8", &[other, Measured::new("file", 5.0)]);
     assert_eq!((both[0].measured, both[0].verdict), (Some(5.0), Verdict::SignOnly));
     assert_eq!(both[0].reading.as_ref().unwrap().key, "background");
     assert_eq!(both[0].other_readings.len(), 1);
@@ -79,5 +79,5 @@ fn the_primary_reading_is_judged_and_the_others_stand_beside_it() {
 #[test]
 #[should_panic(expected = "claims.toml has no")]
 fn a_value_for_no_claim_is_a_fault() {
-    judge("tesa", "8", &[Measured::new("nothing", 1.0)]);
+    evaluate("tesa", "8", &[Measured::new("nothing", 1.0)]);
 }

@@ -2,7 +2,7 @@
 //!
 //! Known (table 4.2): Athlon 64 3000+, 512 MB, a Maxtor of 80 GB and 7200 rpm, and ext2. Linux is 2.6.12, so the
 //! thresholds are 10 % and 40 %. The original method is Linux as it is: it writes by file, and writes pages that are
-//! dirty for 30 s. (Section 3.2.1 speaks of this periodic check as something that only non-volatile memory can do
+//! dirty for 30 s. (Section 3.2.1 refers to this periodic check as something that only non-volatile memory can do
 //! without.) Zones have 2048 pages (section 4.3).
 
 use umbrella_lab::result::Outcome;
@@ -19,7 +19,7 @@ pub(super) const ASSUMED: &str = "All of the memory holds file pages. The origin
 /// The memory of the machine.
 pub(super) const MEMORY: ByteSize = ByteSize(512 << 20);
 
-/// Of an Athlon 64 3000+ (table 4.2); those of socket 939 have 1,800.
+/// The clock of an Athlon 64 3000+ (table 4.2); those of socket 939 have 1,800.
 const ATHLON_MHZ: u64 = 2000;
 
 /// Pages of a zone.

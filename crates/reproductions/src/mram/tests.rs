@@ -49,7 +49,7 @@ fn claims(id: &str, of: impl Fn(&Ran) -> Outcome) -> Vec<Claim> {
         };
         Outcome { setting, ..of(&ran(cell)) }
     };
-    figure(id).judge(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
+    figure(id).evaluate(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
 }
 
 fn took(time_s: f64) -> Outcome {
@@ -83,7 +83,7 @@ fn runs_that_are_all_alike_show_no_gain_loss_order_or_decline() {
 }
 
 #[test]
-fn figure_4_1_tells_times() {
+fn figure_4_1_shows_times() {
     let claims = claims("4.1", |ran| {
         took(match (ran.method, ran.input.contains("total=1B")) {
             ("staging", true) => 90.0,
@@ -137,7 +137,7 @@ fn figure_4_4_goes_from_15000_files_to_55000() {
     assert_claim(&claims, "55000 files: WASL gains more", 9.0, Verdict::Holds);
 }
 
-/// As figure 4.5 has it: a share of the files that its run deletes, by the number of files.
+/// As in figure 4.5: a share of the files that its run deletes, by the number of files.
 fn deleted(id: &str, share: impl Fn(&Ran) -> f64) -> Vec<Claim> {
     claims(id, |ran| {
         let whole = Setting { input: ran.input.clone(), scale: 0.1, seed: 1, ..Setting::default() };

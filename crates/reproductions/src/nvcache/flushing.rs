@@ -56,7 +56,7 @@ enum Timing {
     Alone,
 }
 
-/// Of one input.
+/// The flush times of one input.
 struct Times<'a> {
     runs: &'a FlashRuns<'a>,
     input: &'a HybridInput,

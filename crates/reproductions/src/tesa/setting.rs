@@ -83,7 +83,7 @@ impl Work {
 }
 
 /// Every policy on each of the workloads: once with throttled writers that write by file, and once with writers that
-/// ask the policy. Outcomes of one workload stand together, in the order of the policies.
+/// ask the policy. Outcomes of one workload are together, in the order of the policies.
 pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], effort: Effort) -> Vec<WriteBackCell> {
     let machine = MachineSpec {
         disk: "deskstar_500gb".to_owned(),

@@ -37,7 +37,7 @@ fn every_figure_judges_as_many_outcomes_as_it_asks_for() {
     for figure in PAPER.figures {
         let cells = (figure.cells)(Effort::Quick).unwrap();
         let outcomes = vec![Outcome { operations: 1, time_s: 1.0, ..Outcome::default() }; cells.len()];
-        let claims = figure.judge(PAPER.name, &outcomes);
+        let claims = figure.evaluate(PAPER.name, &outcomes);
         assert!(!claims.is_empty(), "{} claims nothing", figure.id);
         assert!(claims.iter().all(|claim| claim.figure == figure.id), "{} claims for another", figure.id);
     }
@@ -55,7 +55,7 @@ fn figure(id: &str) -> &'static Figure {
 
 /// What was measured for the figure's claims where throttled writers ask the policy as well.
 fn judged(id: &str, outcomes: &[Outcome]) -> Vec<(String, OtherReading)> {
-    let claims = figure(id).judge(PAPER.name, outcomes);
+    let claims = figure(id).evaluate(PAPER.name, outcomes);
     claims.into_iter().map(|claim| (claim.claim, claim.other_readings[0].clone())).collect()
 }
 
@@ -73,7 +73,7 @@ fn the_primary_reading_is_that_of_the_background_thread_alone() {
         };
         Outcome { operations, time_s: 1.0, ..Outcome::default() }
     };
-    let claims = figure("8").judge(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>());
+    let claims = figure("8").evaluate(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>());
     assert!((claims[0].measured.unwrap() - 30.0).abs() < 1e-9);
     assert!((claims[0].other_readings[0].measured - 10.0).abs() < 1e-9);
 }
@@ -105,7 +105,7 @@ fn figure_4_is_about_the_workload_where_8_mb_loses_most() {
 fn pages_written_after_the_end_do_not_count_in_section_iv_b() {
     let because = WrittenBecause { threshold: 99, expired: 1, drained: 900, ..WrittenBecause::default() };
     let outcomes = outcomes(figure("section IV-B"), |_, _| Outcome { written_because: because, ..Outcome::default() });
-    let claims = figure("section IV-B").judge(PAPER.name, &outcomes);
+    let claims = figure("section IV-B").evaluate(PAPER.name, &outcomes);
     assert!((claims[0].measured.unwrap() - 99.0).abs() < 1e-9);
     assert!(claims[0].holds);
 }

@@ -21,7 +21,7 @@ pub struct FileKey {
 pub enum KernelReport {
     /// Pages that were clean, or not in memory, are dirty. A write to pages that are already dirty is not reported.
     Dirtied {
-        /// Of which file.
+        /// The file.
         file: FileKey,
         /// The first page.
         first: PageIndex,

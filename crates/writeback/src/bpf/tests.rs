@@ -6,7 +6,7 @@ use umbrella_units::{FileId, Nanos, PageIndex, Pages};
 
 #[test]
 fn a_record_says_what_the_program_wrote() {
-    let told = |what: u32| -> Vec<u8> {
+    let reported = |what: u32| -> Vec<u8> {
         [
             &7_u64.to_ne_bytes()[..],
             &3_u32.to_ne_bytes(),
@@ -18,11 +18,11 @@ fn a_record_says_what_the_program_wrote() {
     };
     let file = FileKey { file: FileId(7), generation: 3 };
     let dirtied = |pages| Some(KernelReport::Dirtied { file, first: PageIndex(40), pages: Pages(pages), at: Nanos(9) });
-    assert_eq!(record::parse(&told(0)), dirtied(1));
-    assert_eq!(record::parse(&told(4)), dirtied(16));
-    assert_eq!(record::parse(&told(0x100)), Some(KernelReport::Written { file, at: Nanos(9) }));
-    assert_eq!(record::parse(&told(21)), None, "no folio is that large");
-    assert_eq!(record::parse(&told(0)[..31]), None);
+    assert_eq!(record::parse(&reported(0)), dirtied(1));
+    assert_eq!(record::parse(&reported(4)), dirtied(16));
+    assert_eq!(record::parse(&reported(0x100)), Some(KernelReport::Written { file, at: Nanos(9) }));
+    assert_eq!(record::parse(&reported(21)), None, "no folio is that large");
+    assert_eq!(record::parse(&reported(0)[..31]), None);
 }
 
 #[test]

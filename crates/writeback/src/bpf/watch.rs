@@ -91,7 +91,7 @@ pub struct Watch {
     suspects: VecDeque<QueuedFile>,
     turns: VecDeque<QueuedFile>,
     lives: u64,
-    told: WatchStatus,
+    totals: WatchStatus,
     lost: LostEvents,
     checked: Instant,
     busy: bool,
@@ -126,7 +126,7 @@ enum FileCheck {
     Clean,
     Dirty,
     /// The kernel does not say.
-    Untold,
+    Unknown,
 }
 
 impl Watch {
@@ -146,7 +146,7 @@ impl Watch {
             suspects: VecDeque::new(),
             turns: VecDeque::new(),
             lives: 0,
-            told: WatchStatus::default(),
+            totals: WatchStatus::default(),
             lost: LostEvents::default(),
             checked: Instant::now(),
             busy: false,
@@ -170,7 +170,7 @@ impl Watch {
         self.take();
         let lost = self.source.lost()?;
         if lost != self.lost {
-            self.told.lost = lost.records;
+            self.totals.lost = lost.records;
             self.lost = lost;
         }
         self.inspect_queue()?;
@@ -194,7 +194,7 @@ impl Watch {
         } else {
             self.flusher.resume();
         }
-        self.told.gives_way = overloaded;
+        self.totals.gives_way = overloaded;
     }
 
     /// How long to wait before the next step.
@@ -204,7 +204,7 @@ impl Watch {
 
     /// How it goes.
     pub fn status(&self) -> WatchStatus {
-        WatchStatus { flusher: self.flusher.status(), files: self.files.len() as u64, ..self.told.clone() }
+        WatchStatus { flusher: self.flusher.status(), files: self.files.len() as u64, ..self.totals.clone() }
     }
 
     /// Step 1.
@@ -215,8 +215,8 @@ impl Watch {
             KernelReport::Dirtied { file, first, pages, .. } => dirtied.add(file, PageRange { first, pages }),
             KernelReport::Written { file, .. } => written.push(file),
         });
-        self.told.events += taken as u64;
-        self.told.dirtied.0 += dirtied.pages * PAGE_BYTES;
+        self.totals.events += taken as u64;
+        self.totals.dirtied.0 += dirtied.pages * PAGE_BYTES;
         self.busy = taken > 0;
         for (file, range) in dirtied.in_order() {
             self.note_written(file, range);
@@ -234,7 +234,7 @@ impl Watch {
         if !self.files.contains_key(&file.file) {
             let Some(handle) = self.mounted.handle(file) else { return };
             if self.full || self.files.len() >= MOST_FILES {
-                self.told.ignored.0 += range.pages.0 * PAGE_BYTES;
+                self.totals.ignored.0 += range.pages.0 * PAGE_BYTES;
                 return;
             }
             self.note_handle(file, handle);
@@ -284,7 +284,7 @@ impl Watch {
             && let [file] = self.source.overflowed(1)?[..]
         {
             self.busy = true;
-            self.told.scanned += 1;
+            self.totals.scanned += 1;
             let opened = self.mounted.handle(file).and_then(|handle| self.open(&handle).ok());
             let Some(opened) = opened else { continue };
             let mut found = Vec::new();
@@ -344,8 +344,8 @@ impl Watch {
                 self.files.remove(&file);
             }
             Ok(FileCheck::Dirty) => {}
-            Ok(FileCheck::Untold) if !expired => {}
-            Ok(FileCheck::Clean | FileCheck::Untold) => {
+            Ok(FileCheck::Unknown) if !expired => {}
+            Ok(FileCheck::Clean | FileCheck::Unknown) => {
                 self.flusher.synced(file, mark);
                 self.files.remove(&file);
             }
@@ -374,7 +374,7 @@ impl Watch {
             Ok(Pages(0)) => Ok(FileCheck::Clean),
             Ok(_) => Ok(FileCheck::Dirty),
             // Before Linux 6.5 it cannot be asked.
-            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(FileCheck::Untold),
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(FileCheck::Unknown),
             Err(error) => Err(error),
         }
     }

@@ -4,7 +4,7 @@
 //! follows the disk. It is twice the disk's rate just above the set point, its rate in the middle, and zero at the
 //! limit. So every write is slowed down a little, instead of a single one for long.
 //!
-//! No writer is stuck. All waiting writers go on when nothing reached the disk for [`PATIENCE`], when the policy has
+//! No writer is stuck. All waiting writers continue when nothing reached the disk for [`PATIENCE`], when the policy has
 //! nothing to offer, and when the flusher stops. Then only the kernel's own limits hold.
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ const WINDOW: Duration = Duration::from_millis(250);
 const UNKNOWN_RATE: f64 = 2048.0;
 const LEAST_RATE: f64 = 64.0;
 
-/// What goes on when its turn has come.
+/// What continues when its turn has come.
 pub(crate) type Continuation = Box<dyn FnOnce() + Send>;
 
 struct Waiter {
@@ -138,7 +138,7 @@ impl Gate {
         }
     }
 
-    /// Lets a writer go on, now or later.
+    /// Lets a writer continue, now or later.
     pub(crate) fn pass(&self, wrote: Pages, go: Continuation) {
         if self.level().0 < self.set_point.load(Ordering::Relaxed) {
             return go();
@@ -226,7 +226,7 @@ impl Gate {
                 tick();
             }
             let mut state = self.state.lock();
-            // Not before: a tick takes a while, and writers go on meanwhile.
+            // Not before: a tick takes a while, and writers continue meanwhile.
             let (due, wait) = state.due(self.level(), Instant::now(), self.patience);
             if due.is_empty() {
                 if state.stopped {

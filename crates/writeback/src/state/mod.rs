@@ -152,8 +152,8 @@ impl FlusherState {
         self.tally.cleaned.0 += before.0 - self.ledger.dirty().0;
     }
 
-    /// Pages are gone, or on disk. Of a range that reaches farther than the file has dirty pages, all behind its
-    /// beginning are.
+    /// Pages are gone, or on disk. If a range ends behind the last dirty page of the file, all from its
+    /// beginning on are.
     pub(crate) fn drop_range(&mut self, now: Nanos, file: FileId, range: PageRange) {
         const MOST: u64 = 1 << 16;
         if range.pages.0 > MOST {

@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_policy_decides_as_if_it_was_told_by_hand(acts in acts()) {
+    fn the_policy_decides_as_with_hand_made_events(acts in acts()) {
         for info in policies().iter().filter(|info| !info.offline) {
             let mut state = state(info.name);
             let mut naive = Naive {

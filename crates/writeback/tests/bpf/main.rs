@@ -241,17 +241,17 @@ fn files_of_other_file_systems_and_the_disks_own_data_are_not_seen() {
 }
 
 #[test]
-fn what_reached_the_disk_is_told() {
+fn what_reached_the_disk_is_reported() {
     let disk = Disk::ext4();
     let file = clean_file(&disk.join("file"), 16);
     let Some(mut source) = source(&disk, RING) else { return };
     file.write_all_at(&[1], 5 * PAGE).expect("writes");
     file.sync_data().expect("syncs");
     let ino = FileId(file.metadata().expect("is there").ino());
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let arrived = || {
-        source.drain(100, |seen| told.push(matches!(seen, KernelReport::Written { file, .. } if file.file == ino)));
-        told.contains(&true)
+        source.drain(100, |seen| reported.push(matches!(seen, KernelReport::Written { file, .. } if file.file == ino)));
+        reported.contains(&true)
     };
     assert!(eventually(SOON, arrived));
 }
@@ -357,7 +357,7 @@ fn a_file_system_that_is_taken_away_ends_the_watch() {
 }
 
 #[test]
-fn a_flusher_that_pauses_writes_nothing_until_it_goes_on() {
+fn a_flusher_that_pauses_writes_nothing_until_it_continues() {
     let disk = Disk::ext4();
     let mounted = Mounted::at(&disk.path()).expect("a mount point");
     let limits = Limits { limit: Some(ByteSize(8 << 20)), background: Some(ByteSize(1 << 20)) };

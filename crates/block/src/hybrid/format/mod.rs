@@ -174,7 +174,7 @@ pub(super) struct FlashSuperblock {
     /// Records up to this sequence number were durable when this was written; less than `tail_sequence` for none.
     pub(super) durable: RecordNo,
     /// Number of those last records whose fillers were not reported yet: an opening wrote them and has not finished.
-    pub(super) untold: u64,
+    pub(super) unreported: u64,
     /// Bytes ever written to the flash.
     pub(super) written: u64,
     /// A checksum of the beginning of the disk; `None` while it may be written. Writing to the disk without its flash
@@ -299,11 +299,11 @@ impl FlashSuperblock {
                 _ => return Err(Damage::Field),
             },
             lost: Vec::new(),
-            untold: 0,
+            unreported: 0,
         };
         superblock.lost = lost_sectors(fields.u32()?, fields.u32()?, bytes)?;
         // Zero where an earlier program wrote it.
-        superblock.untold = fields.u64()?;
+        superblock.unreported = fields.u64()?;
         let log = superblock.log_size;
         let FlashSuperblock { ref lost, tail, tail_sequence, durable, generation, epoch, written, .. } = superblock;
         // So far from the largest number that nothing that counts on from them overflows.
@@ -314,7 +314,7 @@ impl FlashSuperblock {
             && superblock.tail.0.is_multiple_of(BLOCK)
             && counters.iter().all(|&counter| counter < 1 << 62)
             && superblock.tail_epoch <= superblock.epoch
-            && superblock.untold <= durable.0
+            && superblock.unreported <= durable.0
             && superblock.capacity.0 < 1 << 54
             && lost.iter().all(|range| range.end() <= superblock.capacity);
         if sound { Ok(superblock) } else { Err(Damage::Field) }
@@ -342,7 +342,7 @@ impl FlashSuperblock {
         for number in head.into_iter().chain([tag, self.lost.len() as u32, lost_checksum]) {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        bytes.extend_from_slice(&self.untold.to_le_bytes());
+        bytes.extend_from_slice(&self.unreported.to_le_bytes());
         let mut bytes = seal(bytes, SUPERBLOCK_BYTES);
         bytes.extend_from_slice(&lost);
         bytes
@@ -350,7 +350,7 @@ impl FlashSuperblock {
 
     /// The last record whose filler, if it has one, was reported.
     pub(super) fn last_reported(&self) -> RecordNo {
-        RecordNo(self.durable.0 - self.untold)
+        RecordNo(self.durable.0 - self.unreported)
     }
 }
 

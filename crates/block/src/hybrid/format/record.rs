@@ -203,10 +203,10 @@ impl Header {
                     Content::Lost => {}
                     Content::Zeroes => return Some(Logged { range, source: Source::Zeroes(self.at), metadata: 0 }),
                     Content::Data(_) => {
-                        let goes_on = |next: &RecordEntry, end| {
+                        let continues = |next: &RecordEntry, end| {
                             matches!(next.content, Content::Data(_)) && next.range.start == end
                         };
-                        while let Some((next, _)) = entries.next_if(|(next, _)| goes_on(next, range.end())) {
+                        while let Some((next, _)) = entries.next_if(|(next, _)| continues(next, range.end())) {
                             range.sectors += next.range.sectors;
                         }
                         let metadata = std::mem::take(&mut metadata);

@@ -2,8 +2,8 @@
 //! flush had promised it.
 //!
 //! If a power cut tore the header, its first sector is whole or absent. Then all fields agree, and the promised mark
-//! shows that nobody was promised anything. If damage hit the header, one field may be wrong. If another epoch or mark
-//! makes the header whole, that field was the wrong one.
+//! shows that no flush had promised anything. If damage hit the header, one field may be wrong. If another epoch or
+//! mark makes the header whole, that field was the wrong one.
 
 use super::{BLOCK_BYTES, Epoch, LogSector, RecordNo, Uuid, record};
 

@@ -24,7 +24,7 @@ fn superblock() -> FlashSuperblock {
         tail_epoch: Epoch(2),
         tag: TagState::Due,
         lost: Vec::new(),
-        untold: 2,
+        unreported: 2,
     }
 }
 

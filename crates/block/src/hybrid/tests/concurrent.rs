@@ -61,7 +61,7 @@ fn callers_with_sectors_of_their_own_find_what_they_wrote() {
                 result.expect("no caller failed");
             }
         });
-        assert_eq!(pair.bed.disturbed(), 0, "seed {seed}");
+        assert_eq!(pair.sleeping_disk.disturbed(), 0, "seed {seed}");
         let before = read(&hybrid, 0, CALLERS * EACH);
         drop(hybrid);
         assert!(read(&pair.open(by_hand(algorithm)), 0, CALLERS * EACH) == before, "seed {seed}");
@@ -89,5 +89,5 @@ fn of_two_writes_at_once_one_wins_and_stays() {
         hybrid.drain().expect("it is drained");
         assert!(read(&hybrid, 8, 16) == winner, "round {round}: another one after draining");
     }
-    assert_eq!(pair.bed.disturbed(), 0);
+    assert_eq!(pair.sleeping_disk.disturbed(), 0);
 }

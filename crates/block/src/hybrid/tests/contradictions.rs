@@ -92,18 +92,18 @@ fn assert_true(device: &dyn BlockDevice, label: &str) {
 }
 
 #[test]
-fn what_contradicts_itself_is_refused_with_a_name_or_told() {
+fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
     for (label, change) in CASES {
         let pair = used();
         change(&pair);
         let flash = read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0);
-        let disk = pair.bed.inner.to_bytes();
+        let disk = pair.sleeping_disk.inner.to_bytes();
         let report = check(&pair.disk, &pair.flash);
-        let told = match &report {
+        let reported = match &report {
             Ok(report) => report.damage.is_some() || !report.perhaps_lost.is_empty(),
             Err(error) => !error.to_string().is_empty(),
         };
-        assert!(told, "{label}: check says nothing: {report:?}");
+        assert!(reported, "{label}: check says nothing: {report:?}");
         if let Ok(damaged) = DamagedPair::open(pair.disk.clone(), pair.flash.clone())
             && damaged.losses().unknown_records == 0
         {
@@ -111,7 +111,7 @@ fn what_contradicts_itself_is_refused_with_a_name_or_told() {
         }
         _ = PairRemains::open(pair.disk.clone(), pair.flash.clone());
         assert!(read(&*pair.flash.device, 0, flash.len() as u64 / SECTOR_BYTES) == flash, "{label}: flash is written");
-        assert!(pair.bed.inner.to_bytes() == disk, "{label}: the disk is written");
+        assert!(pair.sleeping_disk.inner.to_bytes() == disk, "{label}: the disk is written");
         let opened = pair.try_open(by_hand(Algorithm::Whole));
         assert!(
             opened.as_ref().is_ok_and(|it| !it.perhaps_lost().is_empty()) || opened.is_err(),

@@ -63,7 +63,7 @@ fn killed(seed: u64) -> Killed {
     }
     drop(hybrid);
     let flash = read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG);
-    Killed { disk: pair.bed.inner.to_bytes(), flash, allowed }
+    Killed { disk: pair.sleeping_disk.inner.to_bytes(), flash, allowed }
 }
 
 /// Where something lies, in bytes of its device.
@@ -111,20 +111,23 @@ impl Killed {
     }
 
     fn pair(&self) -> Pair {
-        let bed = Bed::new(Memory::from_bytes(self.disk.clone()));
+        let sleeping_disk = SleepingDisk::new(Memory::from_bytes(self.disk.clone()));
         let flash = half("flash", Arc::new(Memory::from_bytes(self.flash.clone())));
-        Pair { disk: half("disk", bed.clone()), flash, bed }
+        Pair { disk: half("disk", sleeping_disk.clone()), flash, sleeping_disk }
     }
 
     /// Reads all of it; returns the number of refused blocks. A block that is read must be allowed, or reported.
-    fn refused(&self, device: &dyn BlockDevice, told: &Losses, label: &str) -> usize {
+    fn refused(&self, device: &dyn BlockDevice, reported: &Losses, label: &str) -> usize {
         let mut found = fill(0, BLOCK);
         let blocks = (0..).zip(&self.allowed).filter(|(block, values)| {
             let place = range(block * BLOCK, BLOCK);
             let read = device.read(place.start, &mut found);
-            let is_told = told.unknown_records > 0 || told.at_risk.iter().any(|lost| lost.overlaps(place));
+            let is_reported = reported.unknown_records > 0 || reported.at_risk.iter().any(|lost| lost.overlaps(place));
             let is_allowed = values.iter().any(|value| found == fill(*value, BLOCK));
-            assert!(read.is_err() || is_allowed || is_told, "{label}: block {block} is wrong, and nobody is told");
+            assert!(
+                read.is_err() || is_allowed || is_reported,
+                "{label}: block {block} is wrong, and no error is reported"
+            );
             read.is_err()
         });
         blocks.count()
@@ -136,7 +139,7 @@ impl Killed {
 enum Outcome {
     /// It is not opened, nor skipped.
     Refused,
-    /// It is refused, and `--salvage` goes on with errors for what is lost.
+    /// It is refused, and `--salvage` continues with errors for what is lost.
     SkippedThenErrors,
     /// Blocks are errors.
     Errors,
@@ -165,14 +168,14 @@ fn damage(half: &PairHalf, place: &Place, random: &mut StdRng) {
 fn outcome_at_opening(killed: &Killed, pair: &Pair, structure: Structure, label: &str) -> Outcome {
     let report = check(&pair.disk, &pair.flash);
     if let Ok(hybrid) = pair.try_open(by_hand(Algorithm::Whole)) {
-        let told = hybrid.perhaps_lost().clone();
-        assert_eq!(report.expect("check reads it").perhaps_lost, told, "{label}");
-        assert_eq!(killed.refused(&hybrid, &told, label), 0, "{label}");
+        let reported = hybrid.perhaps_lost().clone();
+        assert_eq!(report.expect("check reads it").perhaps_lost, reported, "{label}");
+        assert_eq!(killed.refused(&hybrid, &reported, label), 0, "{label}");
         hybrid.drain().unwrap_or_else(|error| panic!("{label}: {error}"));
-        assert_eq!(killed.refused(&hybrid, &told, label), 0, "{label}");
+        assert_eq!(killed.refused(&hybrid, &reported, label), 0, "{label}");
         drop(hybrid);
         let is_label = matches!(structure, Structure::Superblock | Structure::DiskTag);
-        return if !told.is_empty() {
+        return if !reported.is_empty() {
             Outcome::Reported
         } else if is_label {
             Outcome::Repaired
@@ -207,7 +210,7 @@ fn outcome_while_open(killed: &Killed, pair: &Pair, hybrid: &Hybrid, label: &str
     assert_eq!((hybrid.stats().log_used, lost(hybrid)), (ByteSize(0), refused as u64 * BLOCK), "{label}");
     assert_eq!(killed.refused(hybrid, &Losses::default(), label), refused, "{label}: damage went to the disk");
     assert_eq!(hybrid.stats().damaged_reads > 0, refused > 0, "{label}");
-    assert_eq!(pair.bed.disturbed(), 0, "{label}");
+    assert_eq!(pair.sleeping_disk.disturbed(), 0, "{label}");
     let again = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(killed.refused(&again, &Losses::default(), label), refused, "{label}: it is forgotten");
     if refused > 0 { Outcome::Errors } else { Outcome::Whole }

@@ -17,7 +17,7 @@ type Wrapped = Recorder<Memory>;
 /// What both halves and the hybrid disk did, all in one order.
 struct Scene {
     journal: Arc<Journal>,
-    bed: Arc<Bed<Wrapped>>,
+    sleeping_disk: Arc<SleepingDisk<Wrapped>>,
     disk: PairHalf,
     flash: PairHalf,
     initial: [Arc<dyn BlockDevice>; 2],
@@ -27,19 +27,19 @@ impl Scene {
     fn new(disk: &Memory, flash: &Memory) -> Scene {
         let copy = |memory: &Memory| Memory::from_bytes(memory.to_bytes());
         let journal = Journal::new();
-        let bed = Bed::new(Recorder::new(copy(disk), ON_DISK, Arc::clone(&journal)));
+        let sleeping_disk = SleepingDisk::new(Recorder::new(copy(disk), ON_DISK, Arc::clone(&journal)));
         let flash_recorder = Recorder::new(copy(flash), ON_FLASH, Arc::clone(&journal));
         Scene {
             journal,
-            disk: half("disk", bed.clone()),
+            disk: half("disk", sleeping_disk.clone()),
             flash: half("flash", Arc::new(flash_recorder)),
-            bed,
+            sleeping_disk,
             initial: [Arc::new(copy(disk)), Arc::new(copy(flash))],
         }
     }
 
     fn open(&self, algorithm: Algorithm) -> Hybrid {
-        Hybrid::open(self.disk.clone(), self.flash.clone(), self.bed.clone(), by_hand(algorithm), None)
+        Hybrid::open(self.disk.clone(), self.flash.clone(), self.sleeping_disk.clone(), by_hand(algorithm), None)
             .expect("it can be opened")
     }
 }
@@ -51,9 +51,9 @@ fn whole() -> SectorRange {
 /// Opens what a power cut left, without a trace.
 fn reopen(devices: &[crate::record::Overlay]) -> Result<Hybrid, HybridError> {
     let [disk, flash] = devices else { panic!("two halves") };
-    let bed = Bed::new(disk.fork());
+    let sleeping_disk = SleepingDisk::new(disk.fork());
     let flash = half("flash", Arc::new(flash.fork()));
-    Hybrid::open(half("disk", bed.clone()), flash, bed, by_hand(Algorithm::Whole), None)
+    Hybrid::open(half("disk", sleeping_disk.clone()), flash, sleeping_disk, by_hand(Algorithm::Whole), None)
 }
 
 /// Random work on a recorded pair. Small, so that few changes are in question at once.
@@ -143,7 +143,7 @@ fn flip_a_bit(flash: &crate::record::Overlay, random: &mut StdRng) -> Option<()>
 #[test]
 fn a_power_cut_and_one_damaged_bit_lose_nothing_that_was_flushed_in_silence() {
     let wanted = std::env::var("UMBRELLA_CRASH_STATES").map_or(5000, |states| states.parse().expect("a number"));
-    let (mut tried, mut refused, mut told, mut seed) = (0_u64, 0, 0, 3000);
+    let (mut tried, mut refused, mut reported, mut seed) = (0_u64, 0, 0, 3000);
     while tried < wanted {
         seed += 1;
         let (disk, flash) = fresh();
@@ -171,15 +171,15 @@ fn a_power_cut_and_one_damaged_bit_lose_nothing_that_was_flushed_in_silence() {
                             panic!("seed {seed}: {state}, and a bit: {error}");
                         }
                     }
-                    Ok(_) => told += 1,
+                    Ok(_) => reported += 1,
                     Err(HybridError::Corrupt { .. }) => refused += 1,
                     Err(error) => panic!("seed {seed}: {state}, and a bit: {error}"),
                 }
             }
         }
     }
-    println!("{tried} states, {refused} refused, {told} told");
-    assert!(refused > tried / 50 && told > tried / 500, "{tried} states, {refused} refused, {told} told");
+    println!("{tried} states, {refused} refused, {reported} reported");
+    assert!(refused > tried / 50 && reported > tried / 500, "{tried} states, {refused} refused, {reported} reported");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn flipped(flash: &dyn BlockDevice, sectors_of_log: &[u64]) -> Memory {
 }
 
 #[test]
-fn what_is_perhaps_lost_is_told_by_the_next_opening_if_one_is_cut_off() {
+fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
     // A header and two blocks each.
     const RECORD: u64 = 24;
     let damages: [&[u64]; 4] =
@@ -248,8 +248,8 @@ fn what_is_perhaps_lost_is_told_by_the_next_opening_if_one_is_cut_off() {
         let disk = Memory::from_bytes(read(&*scene.disk.device, 0, DISK + TAG_SECTORS));
         let scene = Scene::new(&disk, &flipped(&*scene.flash.device, damage));
         let hybrid = scene.open(Algorithm::Whole);
-        let (told, held) = (hybrid.perhaps_lost().clone(), read(&hybrid, 0, DISK));
-        assert!(!told.is_empty(), "{damage:?}");
+        let (reported, held) = (hybrid.perhaps_lost().clone(), read(&hybrid, 0, DISK));
+        assert!(!reported.is_empty(), "{damage:?}");
         drop(hybrid);
         let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
         let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(1));
@@ -263,14 +263,14 @@ fn what_is_perhaps_lost_is_told_by_the_next_opening_if_one_is_cut_off() {
                 finished += u64::from(is_finished);
                 let hybrid = reopen(&state.devices).expect("it can be opened");
                 assert_eq!(read(&hybrid, 0, DISK), held, "{damage:?}: {state}");
-                let expected = if is_finished { Losses::default() } else { told.clone() };
+                let expected = if is_finished { Losses::default() } else { reported.clone() };
                 assert_eq!(*hybrid.perhaps_lost(), expected, "{damage:?}: {state}");
                 unfinished += usize::from(!is_finished);
                 if !is_finished && unfinished % 40 == 1 {
                     let copy = |device: &crate::record::Overlay| {
                         Memory::from_bytes(read(device, 0, device.geometry().capacity.0))
                     };
-                    cut_off_again(&Scene::new(&copy(&state.devices[0]), &copy(&state.devices[1])), &told, &held);
+                    cut_off_again(&Scene::new(&copy(&state.devices[0]), &copy(&state.devices[1])), &reported, &held);
                 }
             }
         }
@@ -280,7 +280,7 @@ fn what_is_perhaps_lost_is_told_by_the_next_opening_if_one_is_cut_off() {
 }
 
 /// An opening after one that was cut off, and cut off itself.
-fn cut_off_again(scene: &Scene, told: &Losses, held: &[u8]) {
+fn cut_off_again(scene: &Scene, reported: &Losses, held: &[u8]) {
     drop(scene.open(Algorithm::Whole));
     let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
     let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(2));
@@ -290,8 +290,8 @@ fn cut_off_again(scene: &Scene, told: &Losses, held: &[u8]) {
             let label = read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
             let hybrid = reopen(&state.devices).expect("it can be opened");
             assert_eq!(read(&hybrid, 0, DISK), held, "{state}");
-            if label.untold > 0 || label.tag != format::TagState::Written || label.epoch == Epoch(2) {
-                assert_eq!(hybrid.perhaps_lost(), told, "{state}");
+            if label.unreported > 0 || label.tag != format::TagState::Written || label.epoch == Epoch(2) {
+                assert_eq!(hybrid.perhaps_lost(), reported, "{state}");
             }
         }
     }
@@ -390,7 +390,7 @@ fn detaching_can_be_interrupted_and_done_again() {
 
 /// A disk whose next write waits for the test to release it.
 struct Gate {
-    inner: Arc<Bed<Wrapped>>,
+    inner: Arc<SleepingDisk<Wrapped>>,
     closed: AtomicBool,
     waits: AtomicBool,
 }
@@ -412,12 +412,16 @@ fn what_is_replaced_while_it_is_drained_is_not_lost_before_its_replacement_is_du
     for algorithm in Algorithm::ALL {
         let (disk, flash) = fresh();
         let scene = Scene::new(&disk, &flash);
-        let gate =
-            Arc::new(Gate { inner: scene.bed.clone(), closed: AtomicBool::new(false), waits: AtomicBool::new(false) });
+        let gate = Arc::new(Gate {
+            inner: scene.sleeping_disk.clone(),
+            closed: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+        });
         // Buffers of 4 KiB: the last of these writes is planned after the first has been brought to the disk.
         let options = Options { memory: ByteSize(8 << 10), ..by_hand(algorithm) };
-        let hybrid = Hybrid::open(half("disk", gate.clone()), scene.flash.clone(), scene.bed.clone(), options, None)
-            .expect("it can be opened");
+        let hybrid =
+            Hybrid::open(half("disk", gate.clone()), scene.flash.clone(), scene.sleeping_disk.clone(), options, None)
+                .expect("it can be opened");
         let hybrid = Recorder::new(hybrid, HYBRID, Arc::clone(&scene.journal));
         hybrid.inner().sleep().expect("it sleeps");
         for number in 0..6 {

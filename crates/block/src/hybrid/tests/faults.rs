@@ -13,15 +13,16 @@ use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
 
 /// A pair whose halves follow these rules from the first call after they were joined.
-fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<Bed<Faulty<Memory>>>) {
+fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<SleepingDisk<Faulty<Memory>>>) {
     let pair = Pair::new(4000);
     let copy = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
     let plan = |rule: Option<Rule>| rule.map_or(Plan::new(1), |rule| Plan::new(1).rule(rule));
-    let bed = Bed::new(Faulty::new(copy(&pair.disk), plan(disk_rule)));
+    let sleeping_disk = SleepingDisk::new(Faulty::new(copy(&pair.disk), plan(disk_rule)));
     let flash = Arc::new(Faulty::new(copy(&pair.flash), plan(flash_rule)));
-    let (disk, flash) = (half("the disk", bed.clone()), half("the flash", flash));
-    let hybrid = Hybrid::open(disk, flash, bed.clone(), by_hand(Algorithm::Whole), None).expect("it can be opened");
-    (hybrid, bed)
+    let (disk, flash) = (half("the disk", sleeping_disk.clone()), half("the flash", flash));
+    let hybrid =
+        Hybrid::open(disk, flash, sleeping_disk.clone(), by_hand(Algorithm::Whole), None).expect("it can be opened");
+    (hybrid, sleeping_disk)
 }
 
 fn log_only() -> SectorRange {
@@ -47,7 +48,7 @@ fn a_record_with_less_data_than_its_writes_is_not_put_together() {
 #[test]
 fn when_the_flash_fails_writes_are_refused_and_what_is_safe_is_read() {
     let broken = Rule::on(Operation::Write, CallFault::Error(Errno::IO)).within(log_only()).from_nth(2);
-    let (hybrid, bed) = faulty(None, Some(broken));
+    let (hybrid, sleeping_disk) = faulty(None, Some(broken));
     hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the disk");
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(200), &fill(2, 8), Durability::Cached).expect("to the log");
@@ -60,7 +61,7 @@ fn when_the_flash_fails_writes_are_refused_and_what_is_safe_is_read() {
     assert_eq!(read(&hybrid, 200, 8), fill(2, 8));
     assert_eq!(read(&hybrid, 300, 8), fill(0, 8), "it was never there");
     assert!(hybrid.stats().refuses_writes.is_some());
-    assert_eq!(bed.disturbed(), 0);
+    assert_eq!(sleeping_disk.disturbed(), 0);
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn what_the_flash_cannot_read_is_an_error_and_the_rest_is_not() {
     hybrid.read(Lba(200), &mut fill(0, 1)).expect_err("the flash cannot read it");
     hybrid.read(Lba(204), &mut fill(0, 4)).expect_err("without the rest of its block it cannot be compared");
     assert_eq!(read(&hybrid, 300, 8), fill(3, 8));
-    hybrid.write(Lba(3000), &fill(5, 8), Durability::Through).expect("the disk goes on");
+    hybrid.write(Lba(3000), &fill(5, 8), Durability::Through).expect("the disk continues");
     hybrid.drain().expect_err("not all of it can be brought to the disk");
     assert_eq!(hybrid.at_risk(), [range(0, 2040), range(3000, 8)], "and so all of it stays");
     hybrid.write(Lba(200), &fill(6, 8), Durability::Cached).expect("to another place of the log");
@@ -106,19 +107,19 @@ fn a_failed_flush_of_either_half_poisons() {
 #[test]
 fn when_the_disk_fails_while_draining_everything_stays_in_the_log() {
     let broken = Rule::on(Operation::Write, CallFault::Error(Errno::IO)).within(range(300, 8)).first(2);
-    let (hybrid, bed) = faulty(Some(broken), None);
+    let (hybrid, sleeping_disk) = faulty(Some(broken), None);
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(200), &fill(2, 8), Durability::Cached).expect("to the log");
     hybrid.write(Lba(300), &fill(3, 8), Durability::Cached).expect("to the log");
     hybrid.drain().expect_err("the disk fails");
     assert!(hybrid.stats().drain_failure.is_some());
     assert_eq!(hybrid.at_risk(), [range(200, 8), range(300, 8)]);
-    hybrid.write(Lba(204), &fill(4, 8), Durability::Cached).expect("writes go on");
+    hybrid.write(Lba(204), &fill(4, 8), Durability::Cached).expect("writes continue");
     hybrid.drain().expect_err("the disk fails again");
     hybrid.drain().expect("the disk has recovered");
     assert_eq!((hybrid.at_risk(), hybrid.stats().drain_failure), (vec![], None));
-    assert_eq!(read(&bed.inner, 200, 12), [fill(2, 4), fill(4, 8)].concat());
-    assert_eq!(read(&bed.inner, 300, 8), fill(3, 8));
+    assert_eq!(read(&sleeping_disk.inner, 200, 12), [fill(2, 4), fill(4, 8)].concat());
+    assert_eq!(read(&sleeping_disk.inner, 300, 8), fill(3, 8));
 }
 
 #[test]
@@ -213,14 +214,14 @@ fn a_disk_that_was_written_to_without_its_flash_is_refused() {
         hybrid.close().expect("it can be closed");
         drop(pair.try_open(Options::default()).expect("nobody touched it"));
         pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
-        pair.bed.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
+        pair.sleeping_disk.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
         assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Changed { .. })));
         assert!(matches!(check(&pair.disk, &pair.flash), Err(HybridError::Changed { .. })));
     }
     // With nothing on flash there is nothing to mix up.
     let pair = Pair::new(1000);
     pair.open(Options::default()).close().expect("it can be closed");
-    pair.bed.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
+    pair.sleeping_disk.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
     assert_eq!(read(&pair.open(Options::default()), 2, 1), fill(7, 1));
 }
 
@@ -230,7 +231,7 @@ fn one_copy_of_each_label_is_enough() {
         let pair = Pair::new(1000);
         drop(pair.open(Options::default()));
         pair.flash.device.write(copy, &fill(0xff, 1), Durability::Cached).expect("memory");
-        pair.bed.inner.write(Lba(1000 + copy.0), &fill(0xff, 1), Durability::Cached).expect("memory");
+        pair.sleeping_disk.inner.write(Lba(1000 + copy.0), &fill(0xff, 1), Durability::Cached).expect("memory");
         pair.open(Options::default());
     }
 }
@@ -242,9 +243,10 @@ fn a_copy_of_a_label_that_cannot_be_read_is_no_worse_than_a_damaged_one() {
         let contents = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
         let broken =
             |at: u64| Plan::new(1).rule(Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(at, 1)));
-        let bed = Bed::new(Faulty::new(contents(&pair.disk), broken(1000 + copy)));
+        let sleeping_disk = SleepingDisk::new(Faulty::new(contents(&pair.disk), broken(1000 + copy)));
         let flash = half("flash", Arc::new(Faulty::new(contents(&pair.flash), broken(copy))));
-        let opened = Hybrid::open(half("disk", bed.clone()), flash, bed, by_hand(Algorithm::Whole), None);
+        let opened =
+            Hybrid::open(half("disk", sleeping_disk.clone()), flash, sleeping_disk, by_hand(Algorithm::Whole), None);
         opened.expect("the other copy is enough");
     }
 }
@@ -252,23 +254,23 @@ fn a_copy_of_a_label_that_cannot_be_read_is_no_worse_than_a_damaged_one() {
 #[test]
 fn a_drain_that_is_stopped_leaves_the_rest_in_the_log() {
     let held = Rule::on(Operation::Write, CallFault::Hang).within(range(0, 3900)).first(1);
-    let (hybrid, bed) = faulty(Some(held), None);
+    let (hybrid, sleeping_disk) = faulty(Some(held), None);
     hybrid.sleep().expect("it sleeps");
     for number in 0..30 {
         hybrid.write(Lba(100 * number), &fill(number as u8 + 1, 90), Durability::Cached).expect("to the log");
     }
     std::thread::scope(|scope| {
         let drain = scope.spawn(|| hybrid.drain());
-        while bed.inner.counts().hanging == 0 && !drain.is_finished() {
+        while sleeping_disk.inner.counts().hanging == 0 && !drain.is_finished() {
             std::thread::yield_now();
         }
         hybrid.stop_drain();
-        bed.inner.release();
+        sleeping_disk.inner.release();
         assert!(matches!(drain.join().expect("no panic"), Err(HybridError::Stopped)));
     });
     assert_eq!((hybrid.at_risk().len(), hybrid.stats().drain_failure), (30, None));
     hybrid.drain().expect("nothing is wrong with it");
-    assert_eq!(read(&bed.inner, 2900, 90), fill(30, 90));
+    assert_eq!(read(&sleeping_disk.inner, 2900, 90), fill(30, 90));
 }
 
 /// Fails reads of the first record's data; its header and the rest of the log can be read.
@@ -278,34 +280,34 @@ fn unreadable_data() -> Rule {
 
 #[test]
 fn what_cannot_be_read_while_the_log_is_drained_stays_there_and_the_rest_goes_to_the_disk() {
-    let (hybrid, bed) = faulty(None, Some(unreadable_data()));
+    let (hybrid, sleeping_disk) = faulty(None, Some(unreadable_data()));
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the log");
     hybrid.write(Lba(200), &fill(2, 8), Durability::Cached).expect("to the log");
     let failed = hybrid.drain().expect_err("the flash fails");
     assert!(matches!(failed, HybridError::Unreadable { range: at, .. } if at == range(100, 8)), "{failed}");
     assert_eq!(hybrid.at_risk(), [range(100, 8), range(200, 8)]);
-    assert_eq!((read(&bed.inner, 200, 8), read(&bed.inner, 100, 8)), (fill(2, 8), fill(0, 8)));
+    assert_eq!((read(&sleeping_disk.inner, 200, 8), read(&sleeping_disk.inner, 100, 8)), (fill(2, 8), fill(0, 8)));
     let stats = hybrid.stats();
     assert_eq!(stats.refuses_writes, None);
-    assert!(stats.drain_failure.is_some_and(|told| told.contains("sectors 100 to 107")));
-    hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("the disk goes on");
+    assert!(stats.drain_failure.is_some_and(|reported| reported.contains("sectors 100 to 107")));
+    hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("the disk continues");
     assert_eq!(read(&hybrid, 200, 8), fill(3, 8));
     hybrid.read(Lba(100), &mut fill(0, 8)).expect_err("never what the disk had before");
     hybrid.write(Lba(100), &fill(4, 8), Durability::Through).expect("to the log");
     hybrid.drain().expect("nobody needs it any more");
     assert_eq!((hybrid.at_risk(), hybrid.stats().drain_failure), (vec![], None));
-    assert_eq!((read(&bed.inner, 200, 8), read(&bed.inner, 100, 8)), (fill(3, 8), fill(4, 8)));
+    assert_eq!((read(&sleeping_disk.inner, 200, 8), read(&sleeping_disk.inner, 100, 8)), (fill(3, 8), fill(4, 8)));
 }
 
 #[test]
 fn while_a_full_log_cannot_be_emptied_what_it_has_nothing_of_goes_to_the_disk() {
-    let (hybrid, bed) = faulty(None, Some(unreadable_data()));
+    let (hybrid, sleeping_disk) = faulty(None, Some(unreadable_data()));
     hybrid.sleep().expect("it sleeps");
     let written = (0..10).take_while(|_| hybrid.write(Lba(0), &fill(1, 2000), Durability::Cached).is_ok()).count();
     assert!(written >= 4, "{written} fit");
     hybrid.write(Lba(3000), &fill(2, 8), Durability::Through).expect("to the disk");
-    assert_eq!(read(&bed.inner, 3000, 8), fill(2, 8));
+    assert_eq!(read(&sleeping_disk.inner, 3000, 8), fill(2, 8));
     assert_eq!(read(&hybrid, 0, 2000), fill(1, 2000));
 }
 
@@ -321,7 +323,7 @@ fn a_drain_from_flash_that_fails_altogether_ends_soon_and_loses_nothing() {
     let dead = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(log_only());
     let dying = Arc::new(Faulty::new(flash, Plan::new(1).rule(dead.from_nth(40))));
     let flash = half("the flash", dying.clone());
-    let opened = Hybrid::open(pair.disk.clone(), flash, pair.bed.clone(), by_hand(Algorithm::Whole), None);
+    let opened = Hybrid::open(pair.disk.clone(), flash, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
     let hybrid = opened.expect("it can be opened");
     while hybrid.read(Lba(0), &mut fill(0, 8)).is_ok() {}
     let before = dying.counts().reads;
@@ -335,9 +337,12 @@ fn a_drain_from_flash_that_fails_altogether_ends_soon_and_loses_nothing() {
 fn a_stretch_of_flash_that_is_lost_behind_a_crash_is_damage_and_not_the_end_of_the_log() {
     // More than the longest record, as a flash's erase block may be.
     let records = 4 * MOST_DATA / BLOCK;
-    let bed = Bed::new(Memory::new(sectors(4000 + TAG_SECTORS)));
-    let pair =
-        Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash_of(16 * records + 16))), bed };
+    let sleeping_disk = SleepingDisk::new(Memory::new(sectors(4000 + TAG_SECTORS)));
+    let pair = Pair {
+        disk: half("disk", sleeping_disk.clone()),
+        flash: half("flash", Arc::new(flash_of(16 * records + 16))),
+        sleeping_disk,
+    };
     create(&pair.disk, &pair.flash).expect("an empty pair can be made");
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     hybrid.sleep().expect("it sleeps");
@@ -366,7 +371,7 @@ fn flash_that_cannot_be_read_where_nothing_was_written_keeps_nobody_from_opening
     copy.write(Lba(0), &read(&*pair.flash.device, 0, size), Durability::Through).expect("memory");
     let flash = half("flash", Arc::new(Faulty::new(copy, plan)));
     check(&pair.disk, &flash).expect("what counts can be read");
-    let hybrid = Hybrid::open(pair.disk.clone(), flash, pair.bed.clone(), by_hand(Algorithm::Whole), None)
+    let hybrid = Hybrid::open(pair.disk.clone(), flash, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
         .expect("what counts can be read");
     assert_eq!(read(&hybrid, 0, 8), fill(1, 8));
 }
@@ -374,14 +379,14 @@ fn flash_that_cannot_be_read_where_nothing_was_written_keeps_nobody_from_opening
 #[test]
 fn zeroes_are_drained_in_calls_that_others_can_wait_for() {
     let disk = Faulty::new(Memory::new(ByteSize((64 << 20) + 8192)), Plan::new(1));
-    let bed = Bed::new(disk);
-    let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(flash_of(LEAST_LOG))));
+    let sleeping_disk = SleepingDisk::new(disk);
+    let (disk, flash) = (half("disk", sleeping_disk.clone()), half("flash", Arc::new(flash_of(LEAST_LOG))));
     create(&disk, &flash).expect("an empty pair can be made");
-    let hybrid = Hybrid::open(disk, flash, bed.clone(), by_hand(Algorithm::Whole), None).expect("it opens");
+    let hybrid = Hybrid::open(disk, flash, sleeping_disk.clone(), by_hand(Algorithm::Whole), None).expect("it opens");
     hybrid.sleep().expect("it sleeps");
     hybrid.write_zeroes(range(0, (64 << 20) / SECTOR_BYTES), Zeroes::Keep, Durability::Cached).expect("to the log");
-    let before = bed.inner.counts().writes;
+    let before = sleeping_disk.inner.counts().writes;
     hybrid.drain().expect("to the disk");
-    let calls = bed.inner.counts().writes - before;
+    let calls = sleeping_disk.inner.counts().writes - before;
     assert!(calls >= (64 << 20) / SECTOR_BYTES / MOST_ZEROED_AT_ONCE, "{calls} calls");
 }

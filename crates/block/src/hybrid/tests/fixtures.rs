@@ -43,7 +43,7 @@ fn held() -> Vec<u8> {
 
 #[test]
 fn version_1_is_read() {
-    let (disk, flash) = (Bed::new(Memory::from_bytes(image(DISK).to_bytes())), half("flash", image(FLASH)));
+    let (disk, flash) = (SleepingDisk::new(Memory::from_bytes(image(DISK).to_bytes())), half("flash", image(FLASH)));
     let report = check(&half("disk", disk.clone()), &flash).expect("it is a pair");
     assert_eq!((report.records, report.torn, &report.damage), (3, false, &None));
     assert_eq!(report.only_in_log, [range(50, 1900)]);
@@ -76,9 +76,14 @@ fn version_2_is_read_and_is_still_what_is_written() {
     assert_eq!((records, marks), (3, 1));
     let tag = read(&*disk, 4000, 1);
     assert_eq!(format::DiskTag::decode(&tag).expect("it is whole").encode(), tag);
-    let bed = Bed::new(Memory::from_bytes(disk.to_bytes()));
-    let opened =
-        Hybrid::open(half("disk", bed.clone()), half("flash", flash), bed.clone(), by_hand(Algorithm::Whole), None);
+    let sleeping_disk = SleepingDisk::new(Memory::from_bytes(disk.to_bytes()));
+    let opened = Hybrid::open(
+        half("disk", sleeping_disk.clone()),
+        half("flash", flash),
+        sleeping_disk.clone(),
+        by_hand(Algorithm::Whole),
+        None,
+    );
     assert!(read(&opened.expect("it can be opened"), 0, 4000) == held());
     // The same work leaves the same contents today.
     let pair = Pair::new(4000);

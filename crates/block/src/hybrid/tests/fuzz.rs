@@ -87,8 +87,8 @@ fn any_image_is_opened_or_refused() {
                 damage(&mut flash, &on_flash, &mut random);
             }
         }
-        let bed = Bed::new(Memory::from_bytes(disk));
-        let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(Memory::from_bytes(flash))));
+        let sleeping_disk = SleepingDisk::new(Memory::from_bytes(disk));
+        let (disk, flash) = (half("disk", sleeping_disk.clone()), half("flash", Arc::new(Memory::from_bytes(flash))));
         let _ = check(&disk, &flash);
         let _ = refuse_occupied(&disk, &flash);
         let salvage = DamagedPair::open(disk.clone(), flash.clone());
@@ -99,10 +99,12 @@ fn any_image_is_opened_or_refused() {
             let lost = salvage.losses().at_risk;
             assert_eq!(read.is_ok(), lost.is_empty(), "seed {seed}, round {rounds}: {lost:?}");
         }
-        if let Ok(hybrid) = Hybrid::open(disk.clone(), flash.clone(), bed.clone(), by_hand(Algorithm::Alg4), None) {
+        if let Ok(hybrid) =
+            Hybrid::open(disk.clone(), flash.clone(), sleeping_disk.clone(), by_hand(Algorithm::Alg4), None)
+        {
             opened += 1;
-            let told = !hybrid.perhaps_lost().is_empty();
-            assert!(matches!(lost, Ok((false, lost)) if told || lost.is_empty()), "seed {seed}, round {rounds}");
+            let reported = !hybrid.perhaps_lost().is_empty();
+            assert!(matches!(lost, Ok((false, lost)) if reported || lost.is_empty()), "seed {seed}, round {rounds}");
             let mut whole = fill(0, hybrid.geometry().capacity.0);
             let _ = hybrid.read(Lba(0), &mut whole);
             let _ = hybrid.sleep();
@@ -112,7 +114,7 @@ fn any_image_is_opened_or_refused() {
             if damaged.damage().is_some() && damaged.can_be_salvaged() {
                 let lost = damaged.losses().at_risk;
                 damaged.salvage().unwrap_or_else(|error| panic!("seed {seed}, round {rounds}: {error}"));
-                let opened = Hybrid::open(disk, flash, bed, by_hand(Algorithm::Alg4), None);
+                let opened = Hybrid::open(disk, flash, sleeping_disk, by_hand(Algorithm::Alg4), None);
                 let hybrid = opened.unwrap_or_else(|error| panic!("seed {seed}, round {rounds}: {error}"));
                 assert_eq!(hybrid.lost(), lost, "seed {seed}, round {rounds}");
                 skipped += 1;

@@ -14,7 +14,7 @@ fn kept(pair: &Pair, when: FlushTrigger) -> Hybrid {
     let costs = Costs { break_even: Nanos::from_secs(10) };
     let spin_down = SpinDown::parse("fixed:timeout=20ms", costs).expect("there is such a policy");
     let options = Options { when, quiet: Nanos::from_millis(10), ..Options::default() };
-    Hybrid::open(pair.disk.clone(), pair.flash.clone(), pair.bed.clone(), options, Some(spin_down))
+    Hybrid::open(pair.disk.clone(), pair.flash.clone(), pair.sleeping_disk.clone(), options, Some(spin_down))
         .expect("the pair can be opened")
 }
 
@@ -39,7 +39,7 @@ fn a_disk_that_was_woken_sleeps_again() {
     until_asleep(&hybrid, 2);
     read(&hybrid, 0, 8);
     until_asleep(&hybrid, 3);
-    assert_eq!(pair.bed.disturbed(), 0);
+    assert_eq!(pair.sleeping_disk.disturbed(), 0);
 }
 
 #[test]
@@ -52,11 +52,11 @@ fn a_disk_that_was_woken_for_something_else_is_drained_before_it_sleeps_again() 
     read(&hybrid, 512, 8);
     until_asleep(&hybrid, 2);
     assert_eq!(hybrid.stats().cached, sectors(0));
-    assert_eq!(pair.bed.disturbed(), 0);
+    assert_eq!(pair.sleeping_disk.disturbed(), 0);
 }
 
 /// Like [`kept`], over halves of one's own.
-fn kept_over(disk: Arc<Bed<Faulty<Memory>>>, pair: &Pair, when: FlushTrigger) -> Hybrid {
+fn kept_over(disk: Arc<SleepingDisk<Faulty<Memory>>>, pair: &Pair, when: FlushTrigger) -> Hybrid {
     let spin_down = SpinDown::parse("fixed:timeout=20ms", Costs { break_even: Nanos::from_secs(10) });
     let options = Options { when, quiet: Nanos::from_millis(10), ..Options::default() };
     let spin_down = Some(spin_down.expect("there is such a policy"));
@@ -69,7 +69,8 @@ fn a_disk_whose_last_call_was_a_flush_sleeps() {
     let slow = |calls, time| Rule::on(calls, CallFault::Delay(Duration::from_millis(time))).within(range(0, 1024));
     let plan = Plan::new(1).rule(slow(Operation::Read, 100));
     let flushes = Rule::on(Operation::Flush, CallFault::Delay(Duration::from_millis(300))).from_nth(3);
-    let disk = Bed::new(Faulty::new(Memory::from_bytes(pair.bed.inner.to_bytes()), plan.rule(flushes)));
+    let disk =
+        SleepingDisk::new(Faulty::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()), plan.rule(flushes)));
     let hybrid = kept_over(disk, &pair, FlushTrigger::Full);
     hybrid.write(Lba(0), &[7; 4096], Durability::Cached).expect("to the disk or to the log");
     read(&hybrid, 512, 8);
@@ -97,22 +98,22 @@ fn a_drain_that_failed_long_ago_is_tried_again_before_a_write_is_refused() {
 
 /// A motor that knows what sleeping costs once it was woken from sleep.
 struct Timed {
-    bed: Arc<Bed<Memory>>,
+    sleeping_disk: Arc<SleepingDisk<Memory>>,
     was_asleep: AtomicBool,
 }
 
 impl Spindle for Timed {
     fn standby(&self) -> Result<(), BlockError> {
         self.was_asleep.store(true, Ordering::SeqCst);
-        self.bed.standby()
+        self.sleeping_disk.standby()
     }
 
     fn wake(&self) -> Result<(), BlockError> {
-        self.bed.wake()
+        self.sleeping_disk.wake()
     }
 
     fn power(&self) -> Result<Power, BlockError> {
-        self.bed.power()
+        self.sleeping_disk.power()
     }
 
     fn costs(&self) -> Option<Costs> {
@@ -125,7 +126,7 @@ fn what_waking_the_disk_shows_of_its_costs_counts_from_then_on() {
     let pair = Pair::new(1024);
     let assumed = Costs { break_even: Nanos::from_millis(20) };
     let spin_down = SpinDown::parse("rent_to_buy", assumed).expect("there is such a policy");
-    let motor = Arc::new(Timed { bed: pair.bed.clone(), was_asleep: AtomicBool::new(false) });
+    let motor = Arc::new(Timed { sleeping_disk: pair.sleeping_disk.clone(), was_asleep: AtomicBool::new(false) });
     let opened = Hybrid::open(pair.disk.clone(), pair.flash.clone(), motor, by_hand(Algorithm::Whole), Some(spin_down));
     let hybrid = opened.expect("it can be opened");
     until_asleep(&hybrid, 1);

@@ -6,7 +6,7 @@ use super::*;
 
 /// A write to the disk by a program that does not know of its flash.
 fn change(pair: &Pair) {
-    pair.bed.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
+    pair.sleeping_disk.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
 }
 
 /// A disk larger than its beginning that sleeps, with data that only its flash has.
@@ -60,7 +60,7 @@ fn after_a_crash_of_a_disk_that_was_woken_it_is_recognised_until_its_beginning_w
 }
 
 #[test]
-fn a_drain_that_changes_the_beginning_and_is_cut_off_is_no_change_by_somebody_else() {
+fn a_drain_that_changes_the_beginning_and_is_cut_off_is_no_change_by_another_user() {
     let (pair, hybrid) = asleep();
     hybrid.drain().expect("the disk is well");
     drop(hybrid);
@@ -130,8 +130,8 @@ impl BlockDevice for Counted {
 fn what_lies_behind_the_end_of_the_log_is_looked_through_once() {
     let log = 8 * LEAST_LOG;
     let counted = Counted::new(log);
-    let bed = Bed::new(Memory::new(sectors(1000 + TAG_SECTORS)));
-    let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", counted.clone()), bed };
+    let sleeping_disk = SleepingDisk::new(Memory::new(sectors(1000 + TAG_SECTORS)));
+    let pair = Pair { disk: half("disk", sleeping_disk.clone()), flash: half("flash", counted.clone()), sleeping_disk };
     create(&pair.disk, &pair.flash).expect("it can be made");
     drop(pair.open(by_hand(Algorithm::Whole)));
     counted.read.store(0, Ordering::SeqCst);
@@ -143,8 +143,8 @@ fn what_lies_behind_the_end_of_the_log_is_looked_through_once() {
 #[test]
 fn what_was_written_to_the_flash_is_counted_to_the_byte_and_a_crash_forgets_none_of_it() {
     let counted = Counted::new(LEAST_LOG);
-    let bed = Bed::new(Memory::new(sectors(1000 + TAG_SECTORS)));
-    let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", counted.clone()), bed };
+    let sleeping_disk = SleepingDisk::new(Memory::new(sectors(1000 + TAG_SECTORS)));
+    let pair = Pair { disk: half("disk", sleeping_disk.clone()), flash: half("flash", counted.clone()), sleeping_disk };
     create(&pair.disk, &pair.flash).expect("it can be made");
     counted.written.store(0, Ordering::SeqCst);
     let is_counted = |hybrid: &Hybrid| {

@@ -32,8 +32,8 @@ fn used() -> (Pair, Vec<u8>) {
 }
 
 fn copy(pair: &Pair) -> Pair {
-    let bed = Bed::new(Memory::from_bytes(pair.bed.inner.to_bytes()));
-    Pair { disk: half("disk", bed.clone()), flash: copy_of(&pair.flash), bed }
+    let sleeping_disk = SleepingDisk::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()));
+    Pair { disk: half("disk", sleeping_disk.clone()), flash: copy_of(&pair.flash), sleeping_disk }
 }
 
 fn flip(half: &PairHalf, sector: u64) {
@@ -112,7 +112,7 @@ fn with_unreadable(whole: &Pair, held: &[u8], at: u64) -> &'static str {
         let is_read = damaged.read(Lba(block * BLOCK), &mut found).is_ok();
         assert!(!is_read || found == held[block as usize * 4096..][..4096], "sector {at}: block {block} is wrong");
     }
-    match Hybrid::open(pair.disk.clone(), flash, pair.bed.clone(), by_hand(Algorithm::Whole), None) {
+    match Hybrid::open(pair.disk.clone(), flash, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None) {
         Ok(hybrid) => {
             assert!(report.damage.is_none(), "sector {at}: {report:?}");
             assert!(read(&hybrid, 0, DISK) == held, "sector {at}: flushed data is gone");
@@ -120,7 +120,7 @@ fn with_unreadable(whole: &Pair, held: &[u8], at: u64) -> &'static str {
         }
         Err(error @ HybridError::LogUnreadable { .. }) => {
             assert!(report.damage.is_some(), "sector {at}: check says nothing of {error}");
-            assert!(error.to_string().contains("go on without what cannot be read"), "sector {at}: {error}");
+            assert!(error.to_string().contains("continue without what cannot be read"), "sector {at}: {error}");
             "refused"
         }
         Err(error) => panic!("sector {at}: {error}"),
@@ -145,9 +145,12 @@ fn a_disk_whose_beginning_cannot_be_read_is_refused_with_a_word_and_salvaged() {
     let (whole, held) = used();
     let pair = copy(&whole);
     let latent = Rule::on_read(ReadFault::Latent).within(range(0, BLOCK));
-    let disk =
-        half("disk", Arc::new(Faulty::new(Memory::from_bytes(pair.bed.inner.to_bytes()), Plan::new(1).rule(latent))));
-    let opened = Hybrid::open(disk.clone(), pair.flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
+    let disk = half(
+        "disk",
+        Arc::new(Faulty::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()), Plan::new(1).rule(latent))),
+    );
+    let opened =
+        Hybrid::open(disk.clone(), pair.flash.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
     let refused = opened.map(|_| ()).expect_err("nobody knows who wrote to it").to_string();
     assert!(refused.contains("beginning of disk cannot be read") && refused.contains("ddrescue"), "{refused}");
     assert_eq!(check(&disk, &pair.flash).expect_err("it cannot tell either").to_string(), refused);

@@ -19,12 +19,12 @@ fn write(hybrid: &Hybrid, number: u64, durability: Durability) {
 /// A copy of a pair with another byte in the log.
 fn damaged(pair: &Pair, sector_of_log: u64, byte: usize, change: impl Fn(&mut u8)) -> Pair {
     let flash = copy_of(&pair.flash);
-    let bed = Bed::new(Memory::from_bytes(pair.bed.inner.to_bytes()));
+    let sleeping_disk = SleepingDisk::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()));
     let at = Lba(LOG_START.0 + sector_of_log + byte as u64 / SECTOR_BYTES);
     let mut sector = read(&*flash.device, at.0, 1);
     change(&mut sector[byte % SECTOR_BYTES as usize]);
     flash.device.write(at, &sector, Durability::Cached).expect("memory");
-    Pair { disk: half("disk", bed.clone()), flash, bed }
+    Pair { disk: half("disk", sleeping_disk.clone()), flash, sleeping_disk }
 }
 
 fn checked(pair: &Pair) -> PairReport {
@@ -47,9 +47,9 @@ fn a_damaged_header_of_the_last_record_is_told_whichever_byte_it_is_and_once() {
         hybrid.sleep().expect("it sleeps");
         write(&hybrid, 9, Durability::Through);
         drop(hybrid);
-        assert!(checked(&pair).perhaps_lost.is_empty(), "byte {byte}: it was told");
+        assert!(checked(&pair).perhaps_lost.is_empty(), "byte {byte}: it was reported");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
-        assert_eq!(read(&hybrid, 9 * BLOCK, BLOCK), fill(10, BLOCK), "byte {byte}: the log goes on");
+        assert_eq!(read(&hybrid, 9 * BLOCK, BLOCK), fill(10, BLOCK), "byte {byte}: the log continues");
         hybrid.dissolve().expect("the log can be emptied");
     }
 }

@@ -21,7 +21,7 @@ fn a_leftover_does_not_become_the_first_record_of_an_emptied_log() {
     assert_eq!(read(&hybrid, 100, 8), fill(0, 8), "what came before it was lost");
     hybrid.write(Lba(100), &fill(9, 8), Durability::Through).expect("to the disk");
     hybrid.sleep().expect("it sleeps");
-    // As long as the one that was lost: the log goes on where the leftover is.
+    // As long as the one that was lost: the log continues where the leftover is.
     hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("to the log");
     hybrid.drain().expect("it is drained");
     hybrid.close().expect("it can be closed");
@@ -48,11 +48,11 @@ fn a_disk_put_back_from_a_copy_is_noticed_though_the_log_was_emptied_since() {
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(100), &fill(2, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
-    let copy = Memory::from_bytes(pair.bed.inner.to_bytes());
+    let copy = Memory::from_bytes(pair.sleeping_disk.inner.to_bytes());
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     hybrid.drain().expect("it is drained");
     hybrid.close().expect("it can be closed");
-    let copy = Bed::new(copy);
+    let copy = SleepingDisk::new(copy);
     let opened =
         Hybrid::open(half("copy", copy.clone()), pair.flash.clone(), copy, by_hand(Algorithm::Whole), None).map(|_| ());
     assert!(matches!(opened, Err(HybridError::Stale { .. })), "what was drained is not on the copy: {opened:?}");

@@ -55,7 +55,7 @@ fn assert_holds(hybrid: &dyn BlockDevice, lost: &[u64]) {
 }
 
 #[test]
-fn a_damaged_pair_goes_on_and_what_is_lost_is_an_error_also_after_restarts() {
+fn a_damaged_pair_continues_and_what_is_lost_is_an_error_also_after_restarts() {
     let pair = skipped();
     for _ in 0..2 {
         let hybrid = pair.open(by_hand(Algorithm::Whole));
@@ -121,14 +121,16 @@ fn a_crash_at_any_write_of_passing_over_leaves_the_damage_or_its_list() {
         let opened = DamagedPair::open(pair.disk.clone(), half("flash", flash.clone())).expect("it is a pair");
         let done = opened.salvage();
         let left = half("flash", Arc::new(Memory::from_bytes(read(&*flash, 0, size))));
-        match Hybrid::open(pair.disk.clone(), left.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None) {
+        match Hybrid::open(pair.disk.clone(), left.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
+        {
             Ok(hybrid) => assert_holds(&hybrid, &LOST),
             Err(error) => {
                 assert!(done.is_err() && matches!(error, HybridError::Corrupt { .. }), "{writes}: {error}");
                 let again = DamagedPair::open(pair.disk.clone(), left.clone()).expect("it is a pair");
                 again.salvage().expect("it is done again");
-                let opened = Hybrid::open(pair.disk.clone(), left, pair.bed.clone(), by_hand(Algorithm::Whole), None);
-                assert_holds(&opened.expect("it goes on"), &LOST);
+                let opened =
+                    Hybrid::open(pair.disk.clone(), left, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
+                assert_holds(&opened.expect("it continues"), &LOST);
             }
         }
     }
@@ -142,7 +144,9 @@ fn flash_that_cannot_be_read_until_it_is_written_again_is_skipped_too() {
         let copy = Memory::from_bytes(read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0));
         let latent = Rule::on_read(ReadFault::Latent).within(range(LOG_START.0 + sector, BLOCK));
         let flash = half("flash", Arc::new(Faulty::new(copy, Plan::new(1).rule(latent))));
-        let open = || Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
+        let open = || {
+            Hybrid::open(pair.disk.clone(), flash.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
+        };
         assert!(matches!(open().map(|_| ()), Err(HybridError::LogUnreadable { .. })));
         let damaged = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("it is a pair");
         damaged.salvage().expect("it is known what is lost");
@@ -202,7 +206,7 @@ fn a_list_that_is_full_refuses_a_write_that_would_split_it_and_takes_others() {
 }
 
 #[test]
-fn a_disk_with_lost_sectors_is_not_called_whole_alone_and_says_so_to_who_copies_it() {
+fn a_disk_with_lost_sectors_is_not_whole_by_itself_and_its_copy_reports_it() {
     let pair = skipped();
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(hybrid.first_extent(range(80, 100)).expect("it is known").1, crate::device::Allocation::Data);

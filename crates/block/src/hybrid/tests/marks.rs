@@ -1,4 +1,4 @@
-//! Damage near the end of the log: promised records are distinguished from those that nobody was promised.
+//! Damage near the end of the log: promised records are distinguished from those that were not promised.
 
 use std::collections::BTreeMap;
 
@@ -60,16 +60,16 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
             [fill(179, BLOCK), fill(0, BLOCK), fill(181, BLOCK)].concat()
         );
         drop(hybrid);
-        assert!(checked(&pair).perhaps_lost.is_empty(), "it was told, and is mended");
+        assert!(checked(&pair).perhaps_lost.is_empty(), "it was reported, and is repaired");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         assert!(hybrid.perhaps_lost().is_empty());
-        hybrid.dissolve().expect("the log goes on behind it");
-        assert_eq!(read(&pair.bed.inner, 449 * BLOCK, BLOCK), fill(200, BLOCK));
+        hybrid.dissolve().expect("the log continues behind it");
+        assert_eq!(read(&pair.sleeping_disk.inner, 449 * BLOCK, BLOCK), fill(200, BLOCK));
     }
 }
 
 #[test]
-fn what_a_later_record_holds_as_well_is_not_told_as_lost() {
+fn what_a_later_record_holds_as_well_is_not_reported_as_lost() {
     let pair = Pair::new(DISK);
     let hybrid = asleep(&pair);
     (0..10).for_each(|number| write_block(&hybrid, number));
@@ -91,12 +91,12 @@ fn an_opening_that_is_refused_leaves_what_is_perhaps_lost_to_be_found_again() {
     hybrid.sleep().expect("it sleeps");
     drop(hybrid);
     // Its disk was written to without it.
-    let before = read(&pair.bed.inner, 0, 8);
-    pair.bed.inner.write(Lba(0), &fill(9, 1), Durability::Cached).expect("memory");
+    let before = read(&pair.sleeping_disk.inner, 0, 8);
+    pair.sleeping_disk.inner.write(Lba(0), &fill(9, 1), Durability::Cached).expect("memory");
     flip(&pair, 20 * RECORD, 20);
     let refused = pair.try_open(Options::default()).map(|_| ());
     assert!(matches!(refused, Err(HybridError::Changed { .. })), "{refused:?}");
-    pair.bed.inner.write(Lba(0), &before, Durability::Cached).expect("memory");
+    pair.sleeping_disk.inner.write(Lba(0), &before, Durability::Cached).expect("memory");
     assert_eq!(checked(&pair).perhaps_lost.at_risk, [range(20 * BLOCK, BLOCK)]);
     assert_eq!(pair.open(Options::default()).perhaps_lost().at_risk, [range(20 * BLOCK, BLOCK)]);
 }
@@ -195,7 +195,7 @@ fn a_flush_costs_one_flush_of_the_flash_and_a_write_with_fua_no_mark() {
     let opened = Hybrid::open(
         pair.disk.clone(),
         half("flash", flash.clone()),
-        pair.bed.clone(),
+        pair.sleeping_disk.clone(),
         by_hand(Algorithm::Whole),
         None,
     );
@@ -263,8 +263,13 @@ fn what_a_rhythm_promised_is_perhaps_lost_like_all_that_a_flush_promised() {
 fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
     let pair = Pair::new(DISK);
     let never = SpinDown::parse("never", Costs { break_even: Nanos::from_secs(10) }).expect("it is known");
-    let opened =
-        Hybrid::open(pair.disk.clone(), pair.flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), Some(never));
+    let opened = Hybrid::open(
+        pair.disk.clone(),
+        pair.flash.clone(),
+        pair.sleeping_disk.clone(),
+        by_hand(Algorithm::Whole),
+        Some(never),
+    );
     let hybrid = opened.expect("it can be opened");
     hybrid.sleep().expect("it sleeps");
     (0..3).for_each(|number| write_block(&hybrid, number));
@@ -283,7 +288,7 @@ fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
     drop(hybrid);
     flip(&pair, RECORD, 20);
     assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Corrupt { .. })));
-    assert_eq!(pair.bed.disturbed(), 0, "the disk slept");
+    assert_eq!(pair.sleeping_disk.disturbed(), 0, "the disk slept");
 }
 
 /// Random writes and flushes, a kill, and one flipped bit anywhere in the log. Then each sector reads as it was flushed
@@ -294,7 +299,7 @@ fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
         .map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("a number"));
     let rounds =
         std::env::var("UMBRELLA_FUZZ_ROUNDS").map_or(300, |rounds| rounds.parse::<u64>().expect("a number") / 1000);
-    let (mut refused, mut told, mut whole) = (0, 0, 0);
+    let (mut refused, mut report_text, mut whole) = (0, 0, 0);
     for round in 0..rounds {
         let mut random = StdRng::seed_from_u64(seed ^ round);
         let pair = Pair::new(200 * BLOCK);
@@ -344,18 +349,18 @@ fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
         for (block, values) in &allowed {
             let found = read(&hybrid, block * BLOCK, BLOCK);
             let is_allowed = values.iter().any(|value| found == fill(*value, BLOCK));
-            let is_told =
+            let is_reported =
                 lost.unknown_records > 0 || lost.at_risk.iter().any(|lost| lost.overlaps(range(block * BLOCK, BLOCK)));
-            assert!(is_allowed || is_told, "seed {seed}, round {round}: block {block}, bit in sector {sector}");
+            assert!(is_allowed || is_reported, "seed {seed}, round {round}: block {block}, bit in sector {sector}");
         }
-        *(if lost.is_empty() { &mut whole } else { &mut told }) += 1;
+        *(if lost.is_empty() { &mut whole } else { &mut report_text }) += 1;
         drop(hybrid);
         let again = pair.open(by_hand(Algorithm::Whole));
-        assert!(again.perhaps_lost().is_empty(), "seed {seed}, round {round}: it is told once");
+        assert!(again.perhaps_lost().is_empty(), "seed {seed}, round {round}: it is reported once");
         again.dissolve().expect("the log can be drained");
     }
-    println!("seed {seed}: {refused} refused, {told} told, {whole} whole");
-    assert!(rounds < 100 || refused > 0 && told > 0 && whole > 0);
+    println!("seed {seed}: {refused} refused, {report_text} reported, {whole} whole");
+    assert!(rounds < 100 || refused > 0 && report_text > 0 && whole > 0);
 }
 
 /// Where the last header of a log is that begins at its start.
@@ -395,12 +400,16 @@ fn damaged_records_of_one_block_on_both_sides_of_the_logs_end_are_mended() {
         let headers = headers(&pair);
         assert_eq!((headers.len(), headers[before_end as usize]), (9, 0), "{headers:?}");
         drop(hybrid);
-        let images = [&pair.bed.inner.to_bytes(), &read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG)];
+        let images = [&pair.sleeping_disk.inner.to_bytes(), &read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG)];
         // Any run of damaged headers in front of the mark that promised them.
         for (first, last) in (0..8).flat_map(|first| (first..8).map(move |last| (first, last))) {
-            let [bed, flash] = images.map(|image| Memory::from_bytes(image.clone()));
-            let bed = Bed::new(bed);
-            let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash)), bed };
+            let [sleeping_disk, flash] = images.map(|image| Memory::from_bytes(image.clone()));
+            let sleeping_disk = SleepingDisk::new(sleeping_disk);
+            let pair = Pair {
+                disk: half("disk", sleeping_disk.clone()),
+                flash: half("flash", Arc::new(flash)),
+                sleeping_disk,
+            };
             headers[first..=last].iter().for_each(|at| flip(&pair, *at, 20));
             let label = format!("{before_end} before the end, headers {first} to {last}");
             let hybrid = pair.try_open(by_hand(Algorithm::Whole)).unwrap_or_else(|error| panic!("{label}: {error}"));
@@ -416,8 +425,8 @@ fn damaged_records_of_one_block_on_both_sides_of_the_logs_end_are_mended() {
             }
             drop(hybrid);
             let hybrid = pair.open(by_hand(Algorithm::Whole));
-            assert!(hybrid.perhaps_lost().is_empty(), "{label}: it is told once");
-            hybrid.dissolve().expect("the log goes on behind it");
+            assert!(hybrid.perhaps_lost().is_empty(), "{label}: it is reported once");
+            hybrid.dissolve().expect("the log continues behind it");
         }
     }
 }
@@ -439,8 +448,12 @@ fn headers(pair: &Pair) -> Vec<u64> {
 #[test]
 fn a_log_full_of_damage_is_read_a_few_times_and_not_once_for_each_record() {
     let flash = 40_000 * RECORD;
-    let bed = Bed::new(Memory::new(sectors(DISK + TAG_SECTORS)));
-    let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash_of(flash))), bed };
+    let sleeping_disk = SleepingDisk::new(Memory::new(sectors(DISK + TAG_SECTORS)));
+    let pair = Pair {
+        disk: half("disk", sleeping_disk.clone()),
+        flash: half("flash", Arc::new(flash_of(flash))),
+        sleeping_disk,
+    };
     create(&pair.disk, &pair.flash).expect("an empty pair can be made");
     let hybrid = asleep(&pair);
     (0..39_000).for_each(|number| write_block(&hybrid, number % 400));

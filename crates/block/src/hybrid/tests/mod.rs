@@ -36,15 +36,15 @@ use crate::spindle::{Power, Spindle};
 use crate::testing::{Coarse, check_crash_states, fill, range, read};
 
 /// A disk that must not be touched while it sleeps; touches are counted.
-pub(super) struct Bed<D> {
+pub(super) struct SleepingDisk<D> {
     inner: D,
     asleep: AtomicBool,
     disturbed: AtomicU64,
 }
 
-impl<D> Bed<D> {
-    pub(super) fn new(inner: D) -> Arc<Bed<D>> {
-        Arc::new(Bed { inner, asleep: AtomicBool::new(false), disturbed: AtomicU64::new(0) })
+impl<D> SleepingDisk<D> {
+    pub(super) fn new(inner: D) -> Arc<SleepingDisk<D>> {
+        Arc::new(SleepingDisk { inner, asleep: AtomicBool::new(false), disturbed: AtomicU64::new(0) })
     }
 
     pub(super) fn disturbed(&self) -> u64 {
@@ -59,7 +59,7 @@ impl<D> Bed<D> {
     }
 }
 
-impl<D: BlockDevice> BlockDevice for Bed<D> {
+impl<D: BlockDevice> BlockDevice for SleepingDisk<D> {
     crate::forward!(inner: geometry);
 
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
@@ -83,7 +83,7 @@ impl<D: BlockDevice> BlockDevice for Bed<D> {
     }
 }
 
-impl<D: Send + Sync> Spindle for Bed<D> {
+impl<D: Send + Sync> Spindle for SleepingDisk<D> {
     fn standby(&self) -> Result<(), BlockError> {
         self.asleep.store(true, Ordering::SeqCst);
         Ok(())
@@ -124,15 +124,19 @@ pub(super) fn by_hand(algorithm: Algorithm) -> Options {
 
 /// A pair in memory, with the smallest log.
 pub(super) struct Pair {
-    pub(super) bed: Arc<Bed<Memory>>,
+    pub(super) sleeping_disk: Arc<SleepingDisk<Memory>>,
     pub(super) disk: PairHalf,
     pub(super) flash: PairHalf,
 }
 
 impl Pair {
     pub(super) fn new(disk: u64) -> Pair {
-        let bed = Bed::new(Memory::new(sectors(disk + TAG_SECTORS)));
-        let pair = Pair { disk: half("disk", bed.clone()), flash: half("flash", Arc::new(flash_of(LEAST_LOG))), bed };
+        let sleeping_disk = SleepingDisk::new(Memory::new(sectors(disk + TAG_SECTORS)));
+        let pair = Pair {
+            disk: half("disk", sleeping_disk.clone()),
+            flash: half("flash", Arc::new(flash_of(LEAST_LOG))),
+            sleeping_disk,
+        };
         create(&pair.disk, &pair.flash).expect("an empty pair can be made");
         pair
     }
@@ -142,7 +146,7 @@ impl Pair {
     }
 
     pub(super) fn try_open(&self, options: Options) -> Result<Hybrid, HybridError> {
-        Hybrid::open(self.disk.clone(), self.flash.clone(), self.bed.clone(), options, None)
+        Hybrid::open(self.disk.clone(), self.flash.clone(), self.sleeping_disk.clone(), options, None)
     }
 }
 
@@ -157,13 +161,13 @@ fn while_the_disk_sleeps_writes_and_their_reads_do_not_touch_it() {
     hybrid.flush().expect("the log is flushed");
     hybrid.discard(range(100, 5)).expect("not worth waking it");
     assert_eq!(read(&hybrid, 4, 4), [fill(2, 2), fill(0, 2)].concat());
-    assert_eq!((pair.bed.disturbed(), hybrid.stats().disk), (0, Motion::Asleep));
+    assert_eq!((pair.sleeping_disk.disturbed(), hybrid.stats().disk), (0, Motion::Asleep));
     assert_eq!(hybrid.at_risk(), [range(4, 8)]);
     // This one needs the disk.
     assert_eq!(read(&hybrid, 0, 14), [fill(1, 4), fill(2, 2), fill(0, 2), fill(2, 4), fill(0, 2)].concat());
     let stats = hybrid.stats();
     assert_eq!((stats.disk, stats.spin_ups, stats.reads_that_woke, stats.reads_from_log), (Motion::Spinning, 1, 1, 1));
-    assert_eq!((stats.writes, stats.writes_to_log, pair.bed.disturbed()), (3, 2, 0));
+    assert_eq!((stats.writes, stats.writes_to_log, pair.sleeping_disk.disturbed()), (3, 2, 0));
 }
 
 #[test]
@@ -181,7 +185,10 @@ fn a_write_to_a_spinning_disk_goes_past_the_log_unless_the_log_has_older_data() 
     assert_eq!(hybrid.at_risk(), []);
     hybrid.write(Lba(19), &fill(4, 1), Durability::Cached).expect("to the disk");
     assert_eq!(hybrid.stats().writes_to_log, 2);
-    assert_eq!(read(&pair.bed.inner, 9, 21), [fill(0, 1), fill(1, 9), fill(4, 1), fill(3, 9), fill(0, 1)].concat());
+    assert_eq!(
+        read(&pair.sleeping_disk.inner, 9, 21),
+        [fill(0, 1), fill(1, 9), fill(4, 1), fill(3, 9), fill(0, 1)].concat()
+    );
 }
 
 #[test]
@@ -228,8 +235,8 @@ fn a_pair_that_is_dissolved_leaves_a_plain_disk() {
     hybrid.sleep().expect("it can sleep");
     hybrid.write(Lba(3), &fill(9, 30), Durability::Cached).expect("to the log");
     hybrid.dissolve().expect("it can be detached");
-    assert_eq!(read(&pair.bed.inner, 3, 30), fill(9, 30));
-    assert_eq!(read(&pair.bed.inner, 1000, TAG_SECTORS), fill(0, TAG_SECTORS));
+    assert_eq!(read(&pair.sleeping_disk.inner, 3, 30), fill(9, 30));
+    assert_eq!(read(&pair.sleeping_disk.inner, 1000, TAG_SECTORS), fill(0, TAG_SECTORS));
     assert!(matches!(pair.try_open(Options::default()), Err(HybridError::Detached { .. })));
     refuse_occupied(&pair.disk, &pair.flash).expect("both are free again");
     create(&pair.disk, &pair.flash).expect("and can be joined again");
@@ -251,9 +258,9 @@ fn a_pair_that_is_detached_stays_one_and_its_disk_may_be_used_alone() {
     hybrid.write(Lba(3), &fill(9, 30), Durability::Cached).expect("to the log");
     assert_eq!(super::flash_of(&pair.disk).expect("it has a tag"), Some(read_superblock(&pair.flash).unwrap().flash));
     hybrid.detach().expect("it can be detached");
-    assert_eq!(read(&pair.bed.inner, 3, 30), fill(9, 30));
+    assert_eq!(read(&pair.sleeping_disk.inner, 3, 30), fill(9, 30));
     assert_eq!(super::flash_of(&pair.disk).expect("it has a tag"), None, "the disk is whole alone");
-    pair.bed.inner.write(Lba(0), &fill(7, 8), Durability::Cached).expect("memory");
+    pair.sleeping_disk.inner.write(Lba(0), &fill(7, 8), Durability::Cached).expect("memory");
     check(&pair.disk, &pair.flash).expect("they still belong together");
     let hybrid = pair.open(by_hand(Algorithm::Alg4));
     assert_eq!(read(&hybrid, 0, 33), [fill(7, 8), fill(9, 25)].concat(), "what was written to it alone counts");
@@ -269,7 +276,8 @@ fn an_empty_log_keeps_no_disk_from_another_flash_but_an_older_copy_is_refused() 
     pair.open(by_hand(Algorithm::Whole)).detach().expect("it can be detached");
     let old = copy_of(&pair.disk);
     pair.open(by_hand(Algorithm::Whole)).detach().expect("it can be detached");
-    let opened = Hybrid::open(old, pair.flash.clone(), pair.bed.clone(), Options::default(), None).map(|_| ());
+    let opened =
+        Hybrid::open(old, pair.flash.clone(), pair.sleeping_disk.clone(), Options::default(), None).map(|_| ());
     assert!(matches!(opened, Err(HybridError::Stale { .. })), "{opened:?}");
     let other = half("other", Arc::new(flash_of(LEAST_LOG)));
     refuse_occupied(&pair.disk, &other).expect("nothing of it is on a flash");
@@ -286,7 +294,7 @@ fn a_disk_that_was_put_back_after_an_opening_that_logged_nothing_is_refused() {
     let hybrid = pair.open(Options::default());
     hybrid.write(Lba(5), &fill(2, 1), Durability::Through).expect("to the disk");
     hybrid.close().expect("it can be closed");
-    let opened = Hybrid::open(old.clone(), pair.flash.clone(), pair.bed.clone(), Options::default(), None);
+    let opened = Hybrid::open(old.clone(), pair.flash.clone(), pair.sleeping_disk.clone(), Options::default(), None);
     match opened.map(|_| ()) {
         Err(HybridError::Stale { older_epoch: Epoch(2), newer_epoch: Epoch(3), .. }) => {}
         other => panic!("{other:?}"),
@@ -299,11 +307,12 @@ fn a_disk_that_was_put_back_after_an_opening_that_logged_nothing_is_refused() {
 fn only_the_two_halves_of_one_pair_are_opened() {
     let (one, other) = (Pair::new(1000), Pair::new(1000));
     let open = |disk: &Pair, flash: &Pair| {
-        Hybrid::open(disk.disk.clone(), flash.flash.clone(), disk.bed.clone(), Options::default(), None).map(|_| ())
+        Hybrid::open(disk.disk.clone(), flash.flash.clone(), disk.sleeping_disk.clone(), Options::default(), None)
+            .map(|_| ())
     };
     assert!(matches!(open(&one, &other), Err(HybridError::ForeignDisk { .. })));
     let empty = half("empty", Arc::new(flash_of(LEAST_LOG)));
-    let opened = Hybrid::open(one.disk.clone(), empty, one.bed.clone(), Options::default(), None);
+    let opened = Hybrid::open(one.disk.clone(), empty, one.sleeping_disk.clone(), Options::default(), None);
     assert!(matches!(opened.map(|_| ()), Err(HybridError::FlashLost { .. })));
     // A flash that was joined with another disk since.
     let report = refuse_occupied(&one.disk, &other.flash);
@@ -327,7 +336,7 @@ fn a_half_that_was_put_back_from_a_copy_is_refused() {
     let stale = |disk: &PairHalf, flash: &PairHalf| match Hybrid::open(
         disk.clone(),
         flash.clone(),
-        pair.bed.clone(),
+        pair.sleeping_disk.clone(),
         Options::default(),
         None,
     )

@@ -69,7 +69,7 @@ proptest! {
                 Op::Drain => {
                     hybrid.drain()?;
                     prop_assert_eq!(hybrid.at_risk(), []);
-                    prop_assert!(read(&pair.bed.inner, 0, DISK) == truth);
+                    prop_assert!(read(&pair.sleeping_disk.inner, 0, DISK) == truth);
                 }
                 Op::Reopen => {
                     drop(hybrid);
@@ -82,8 +82,8 @@ proptest! {
         hybrid = pair.open(by_hand(algorithm));
         prop_assert!(read(&hybrid, 0, DISK) == truth);
         hybrid.dissolve()?;
-        prop_assert!(read(&pair.bed.inner, 0, DISK) == truth);
-        prop_assert_eq!(pair.bed.disturbed(), 0);
+        prop_assert!(read(&pair.sleeping_disk.inner, 0, DISK) == truth);
+        prop_assert_eq!(pair.sleeping_disk.disturbed(), 0);
     }
 }
 
@@ -94,12 +94,12 @@ fn halves_with_blocks_of_4_kib_are_read_and_written_in_such_blocks() {
 
     for (seed, algorithm) in Algorithm::ALL.into_iter().enumerate() {
         let mut random = StdRng::seed_from_u64(seed as u64);
-        let bed = Bed::new(Coarse(Memory::new(sectors(DISK / 8 * 8 + TAG_SECTORS))));
-        let (disk, flash) = (half("disk", bed.clone()), half("flash", Arc::new(Coarse(flash_of(LEAST_LOG)))));
+        let sleeping_disk = SleepingDisk::new(Coarse(Memory::new(sectors(DISK / 8 * 8 + TAG_SECTORS))));
+        let (disk, flash) = (half("disk", sleeping_disk.clone()), half("flash", Arc::new(Coarse(flash_of(LEAST_LOG)))));
         create(&disk, &flash).expect("they can be joined");
         // Memory that is no multiple of a block.
         let options = Options { memory: ByteSize(70_001), ..by_hand(algorithm) };
-        let hybrid = Hybrid::open(disk, flash, bed.clone(), options, None).expect("it can be opened");
+        let hybrid = Hybrid::open(disk, flash, sleeping_disk.clone(), options, None).expect("it can be opened");
         let mut truth = fill(0, DISK / 8 * 8);
         for _ in 0..200 {
             let block = random.random_range(0..DISK / 8);
@@ -122,6 +122,6 @@ fn halves_with_blocks_of_4_kib_are_read_and_written_in_such_blocks() {
         }
         assert!(read(&hybrid, 0, DISK / 8 * 8) == truth, "{algorithm}");
         hybrid.dissolve().expect("it can be detached");
-        assert!(read(&bed.inner.0, 0, DISK / 8 * 8) == truth, "{algorithm}");
+        assert!(read(&sleeping_disk.inner.0, 0, DISK / 8 * 8) == truth, "{algorithm}");
     }
 }

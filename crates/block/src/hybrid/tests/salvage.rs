@@ -171,7 +171,8 @@ fn sectors_of_flash_that_cannot_be_read_are_as_damaged_ones() {
         let broken = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(LOG_START.0 + sector, 1));
         let flash = Memory::from_bytes(contents(&pair.flash));
         let flash = half("flash", Arc::new(Faulty::new(flash, Plan::new(1).rule(broken))));
-        let opened = Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), Options::default(), None);
+        let opened =
+            Hybrid::open(pair.disk.clone(), flash.clone(), pair.sleeping_disk.clone(), Options::default(), None);
         assert!(matches!(opened.map(|_| ()), Err(HybridError::LogUnreadable { .. })), "a whole pair needs all of it");
         let salvage = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("they are a pair");
         assert_eq!(salvage.losses(), found, "sector {sector}");
@@ -209,7 +210,7 @@ fn a_changed_disk_and_a_foreign_flash_are_not_salvaged() {
     let opened = DamagedPair::open(other.disk.clone(), pair.flash.clone()).map(|_| ());
     assert!(matches!(opened, Err(HybridError::ForeignDisk { .. })), "{opened:?}");
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
-    pair.bed.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
+    pair.sleeping_disk.inner.write(Lba(2), &fill(7, 1), Durability::Cached).expect("memory");
     let opened = DamagedPair::open(pair.disk.clone(), pair.flash.clone()).map(|_| ());
     assert!(matches!(opened, Err(HybridError::Changed { .. })), "{opened:?}");
 }
@@ -219,14 +220,14 @@ fn taking_a_damaged_pair_apart_brings_what_is_whole_to_the_disk() {
     let pair = three_records();
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
     damage(&pair, 12);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     salvage(&pair)
         .detach(|done| {
-            told.push(done);
+            reported.push(done);
             true
         })
         .expect("the disk is well");
-    assert_eq!(told, [sectors(8), sectors(16)]);
+    assert_eq!(reported, [sectors(8), sectors(16)]);
     let plain = [fill(3, 4), fill(9, 8), fill(3, 88), fill(2, 8), fill(3, 892), fill(0, TAG_SECTORS)].concat();
     assert!(contents(&pair.disk) == plain, "the lost sectors are as they were before");
     assert!(matches!(check(&pair.disk, &pair.flash), Err(HybridError::Detached { .. })));
@@ -244,7 +245,7 @@ fn taking_a_damaged_pair_apart_can_be_stopped_and_done_again() {
     assert_eq!(again.losses(), losses(&[range(0, 4)], 0));
     assert_eq!(read(&again, 4, 104), [fill(9, 8), fill(3, 88), fill(2, 8)].concat());
     again.detach(|_| true).expect("the disk is well");
-    assert_eq!(read(&pair.bed.inner, 0, 12), [fill(3, 4), fill(9, 8)].concat());
+    assert_eq!(read(&pair.sleeping_disk.inner, 0, 12), [fill(3, 4), fill(9, 8)].concat());
 }
 
 #[test]

@@ -46,7 +46,7 @@ impl Gated {
         self.changed.notify_all();
     }
 
-    /// Lets go what stands there, and stops the next one elsewhere.
+    /// Releases what waits there, and stops the next one elsewhere.
     pub(super) fn moves_on_to(&self, operation: Operation, range: SectorRange) {
         self.close(operation, range);
         self.changed.notify_all();
@@ -112,22 +112,22 @@ impl BlockDevice for Gated {
 }
 
 /// A pair with a gate before each half.
-pub(super) struct House {
-    pub(super) bed: Arc<Bed<Gated>>,
+pub(super) struct GatedPair {
+    pub(super) sleeping_disk: Arc<SleepingDisk<Gated>>,
     pub(super) flash: Arc<Gated>,
 }
 
-impl House {
-    pub(super) fn new() -> House {
-        let bed = Bed::new(Gated::new(Memory::new(sectors(8000 + TAG_SECTORS))));
-        let house = House { bed, flash: Arc::new(Gated::new(flash_of(LEAST_LOG))) };
-        let (disk, flash) = house.halves();
+impl GatedPair {
+    pub(super) fn new() -> GatedPair {
+        let sleeping_disk = SleepingDisk::new(Gated::new(Memory::new(sectors(8000 + TAG_SECTORS))));
+        let gated = GatedPair { sleeping_disk, flash: Arc::new(Gated::new(flash_of(LEAST_LOG))) };
+        let (disk, flash) = gated.halves();
         create(&disk, &flash).expect("an empty pair can be made");
-        house
+        gated
     }
 
     pub(super) fn halves(&self) -> (PairHalf, PairHalf) {
-        (half("disk", self.bed.clone()), half("flash", self.flash.clone()))
+        (half("disk", self.sleeping_disk.clone()), half("flash", self.flash.clone()))
     }
 
     pub(super) fn hybrid(&self, algorithm: Algorithm) -> Hybrid {
@@ -136,7 +136,7 @@ impl House {
 
     pub(super) fn open(&self, options: Options, spin_down: Option<SpinDown>) -> Hybrid {
         let (disk, flash) = self.halves();
-        Hybrid::open(disk, flash, self.bed.clone(), options, spin_down).expect("the pair can be opened")
+        Hybrid::open(disk, flash, self.sleeping_disk.clone(), options, spin_down).expect("the pair can be opened")
     }
 
     /// An open pair with `count` sectors of `byte` at `start`, which only the log holds.
@@ -148,7 +148,7 @@ impl House {
     }
 
     pub(super) fn disk(&self) -> &Gated {
-        &self.bed.inner
+        &self.sleeping_disk.inner
     }
 }
 
@@ -176,29 +176,29 @@ pub(super) fn ends<T>(work: ScopedJoinHandle<'_, T>) -> T {
 #[test]
 fn what_is_written_discarded_and_read_while_it_is_drained_stays_the_newest() {
     for algorithm in Algorithm::ALL {
-        let house = House::new();
-        let hybrid = house.asleep_with(algorithm, 1000, 16, 1);
+        let gated = GatedPair::new();
+        let hybrid = gated.asleep_with(algorithm, 1000, 16, 1);
         std::thread::scope(|scope| {
-            house.disk().close(Operation::Write, range(1000, 16));
+            gated.disk().close(Operation::Write, range(1000, 16));
             let drain = starts(scope, || hybrid.drain());
-            house.disk().holds(1);
+            gated.disk().holds(1);
             assert_eq!(read(&hybrid, 1000, 16), fill(1, 16), "from the log");
             hybrid.write(Lba(1004), &fill(2, 4), Durability::Cached).expect("to the log");
             hybrid.discard(range(1000, 16)).expect("the log has newer data: nothing is discarded");
             hybrid.write_zeroes(range(1010, 2), Zeroes::Unmap, Durability::Through).expect("to the log");
             hybrid.flush().expect("all is durable");
             assert_eq!(hybrid.stats().writes_to_log, 3);
-            house.disk().open();
+            gated.disk().open();
             ends(drain).expect("the disk is well");
         });
         let newest = [fill(1, 4), fill(2, 4), fill(1, 2), fill(0, 2), fill(1, 4)].concat();
         assert_eq!(read(&hybrid, 1000, 16), newest, "{algorithm}");
         assert_eq!(hybrid.at_risk(), [range(1004, 4), range(1010, 2)], "{algorithm}");
         drop(hybrid);
-        let hybrid = house.hybrid(algorithm);
+        let hybrid = gated.hybrid(algorithm);
         assert_eq!(read(&hybrid, 1000, 16), newest, "{algorithm}, after a crash");
         hybrid.dissolve().expect("the disk is well");
-        assert_eq!(read(&house.disk().inner, 1000, 16), newest, "{algorithm}, on the plain disk");
+        assert_eq!(read(&gated.disk().inner, 1000, 16), newest, "{algorithm}, on the plain disk");
     }
 }
 
@@ -206,35 +206,35 @@ fn what_is_written_discarded_and_read_while_it_is_drained_stays_the_newest() {
 fn a_record_that_is_written_while_a_drain_ends_counts_after_a_crash() {
     // The longer one is freed before the drain has ended, which then finds no record at all.
     for (algorithm, count) in [(Algorithm::Whole, 16), (Algorithm::Alg1, 1040)] {
-        let house = House::new();
-        let hybrid = house.asleep_with(algorithm, 1000, count, 1);
+        let gated = GatedPair::new();
+        let hybrid = gated.asleep_with(algorithm, 1000, count, 1);
         std::thread::scope(|scope| {
-            house.disk().close(Operation::Write, range(1000, 16));
+            gated.disk().close(Operation::Write, range(1000, 16));
             let drain = starts(scope, || hybrid.drain());
-            house.disk().holds(1);
-            house.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
+            gated.disk().holds(1);
+            gated.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
             let write = starts(scope, || hybrid.write(Lba(1000), &fill(2, 16), Durability::Through));
-            house.flash.holds(1);
-            house.disk().open();
+            gated.flash.holds(1);
+            gated.disk().open();
             ends(drain).expect("the disk is well");
-            house.flash.open();
+            gated.flash.open();
             ends(write).expect("the flash is well");
         });
         assert_eq!(read(&hybrid, 1000, 16), fill(2, 16));
         drop(hybrid);
-        assert_eq!(read(&house.hybrid(algorithm), 1000, 16), fill(2, 16), "{algorithm}");
+        assert_eq!(read(&gated.hybrid(algorithm), 1000, 16), fill(2, 16), "{algorithm}");
     }
 }
 
 #[test]
 fn a_drain_that_fails_in_the_middle_of_a_record_leaves_the_rest_of_it_in_the_log() {
-    let house = House::new();
-    let hybrid = house.asleep_with(Algorithm::Alg1, 10, 1, 9);
+    let gated = GatedPair::new();
+    let hybrid = gated.asleep_with(Algorithm::Alg1, 10, 1, 9);
     std::thread::scope(|scope| {
         // Two writes join one record while the one before is being written.
-        house.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
+        gated.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
         let first = starts(scope, || hybrid.write(Lba(20), &fill(8, 1), Durability::Cached));
-        house.flash.holds(1);
+        gated.flash.holds(1);
         let second = starts(scope, || hybrid.write(Lba(2000), &fill(1, 1040), Durability::Cached));
         let joined = |count| {
             let begun = Instant::now();
@@ -246,51 +246,51 @@ fn a_drain_that_fails_in_the_middle_of_a_record_leaves_the_rest_of_it_in_the_log
         joined(3);
         let third = starts(scope, || hybrid.write(Lba(5000), &fill(2, 900), Durability::Cached));
         joined(4);
-        house.flash.open();
+        gated.flash.open();
         for write in [first, second, third] {
             ends(write).expect("the flash is well");
         }
     });
     assert_eq!(hybrid.stats().records, 3);
     hybrid.flush().expect("the flash is well");
-    house.disk().breaks(range(5000, 900));
+    gated.disk().breaks(range(5000, 900));
     hybrid.drain().expect_err("the disk is broken");
     assert_eq!(read(&hybrid, 5000, 900), fill(2, 900));
     drop(hybrid);
-    assert!(check(&house.halves().0, &house.halves().1).expect("it is a pair").damage.is_none());
-    house.disk().gate.lock().broken = None;
-    let hybrid = house.hybrid(Algorithm::Alg1);
+    assert!(check(&gated.halves().0, &gated.halves().1).expect("it is a pair").damage.is_none());
+    gated.disk().gate.lock().broken = None;
+    let hybrid = gated.hybrid(Algorithm::Alg1);
     assert_eq!(read(&hybrid, 5000, 900), fill(2, 900));
     assert_eq!(read(&hybrid, 2000, 1040), fill(1, 1040));
 }
 
 #[test]
 fn records_of_an_earlier_opening_that_a_drain_did_not_reach_still_count() {
-    let house = House::new();
-    let hybrid = house.asleep_with(Algorithm::Alg1, 2000, 1040, 1);
+    let gated = GatedPair::new();
+    let hybrid = gated.asleep_with(Algorithm::Alg1, 2000, 1040, 1);
     hybrid.write(Lba(5000), &fill(2, 900), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
-    let hybrid = house.hybrid(Algorithm::Alg1);
-    house.disk().breaks(range(5000, 900));
+    let hybrid = gated.hybrid(Algorithm::Alg1);
+    gated.disk().breaks(range(5000, 900));
     hybrid.drain().expect_err("the disk is broken");
     assert_eq!(hybrid.at_risk(), [range(5000, 900)], "the first was freed");
     drop(hybrid);
-    house.disk().gate.lock().broken = None;
-    assert_eq!(read(&house.hybrid(Algorithm::Alg1), 5000, 900), fill(2, 900));
+    gated.disk().gate.lock().broken = None;
+    assert_eq!(read(&gated.hybrid(Algorithm::Alg1), 5000, 900), fill(2, 900));
 }
 
 #[test]
 fn a_second_drain_waits_for_the_first() {
-    let house = House::new();
-    let hybrid = house.asleep_with(Algorithm::Whole, 1000, 16, 1);
+    let gated = GatedPair::new();
+    let hybrid = gated.asleep_with(Algorithm::Whole, 1000, 16, 1);
     std::thread::scope(|scope| {
-        house.disk().close(Operation::Write, range(1000, 16));
+        gated.disk().close(Operation::Write, range(1000, 16));
         let first = starts(scope, || hybrid.drain());
-        house.disk().holds(1);
+        gated.disk().holds(1);
         let second = starts(scope, || hybrid.drain());
         std::thread::sleep(Duration::from_millis(20));
-        assert!(!second.is_finished() && house.disk().gate.lock().waiting == 1, "nothing is drained twice");
-        house.disk().open();
+        assert!(!second.is_finished() && gated.disk().gate.lock().waiting == 1, "nothing is drained twice");
+        gated.disk().open();
         ends(first).expect("the disk is well");
         ends(second).expect("nothing is left");
     });
@@ -299,40 +299,40 @@ fn a_second_drain_waits_for_the_first() {
 
 #[test]
 fn a_flush_returns_only_when_what_was_written_to_the_disk_is_durable() {
-    let house = House::new();
-    let hybrid = house.hybrid(Algorithm::Whole);
+    let gated = GatedPair::new();
+    let hybrid = gated.hybrid(Algorithm::Whole);
     hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the disk");
     std::thread::scope(|scope| {
-        house.disk().close(Operation::Flush, range(0, 1));
+        gated.disk().close(Operation::Flush, range(0, 1));
         let first = starts(scope, || hybrid.flush());
-        house.disk().holds(1);
+        gated.disk().holds(1);
         let second = starts(scope, || hybrid.flush());
         // The disk is in use: it does not fall asleep now.
         let sleep = starts(scope, || hybrid.sleep());
         std::thread::sleep(Duration::from_millis(20));
         assert!(!first.is_finished() && !second.is_finished() && !sleep.is_finished());
-        assert_eq!(house.disk().gate.lock().waiting, 1, "two flushes at once");
-        house.disk().open();
+        assert_eq!(gated.disk().gate.lock().waiting, 1, "two flushes at once");
+        gated.disk().open();
         for flush in [first, second] {
             ends(flush).expect("the disk is well");
         }
         ends(sleep).expect("now it sleeps");
     });
-    assert_eq!((hybrid.stats().disk, house.bed.disturbed()), (Motion::Asleep, 0));
+    assert_eq!((hybrid.stats().disk, gated.sleeping_disk.disturbed()), (Motion::Asleep, 0));
 }
 
 #[test]
 fn a_disk_that_is_read_or_written_does_not_fall_asleep_under_it() {
     for operation in [Operation::Read, Operation::Write] {
-        let house = House::new();
-        let hybrid = house.hybrid(Algorithm::Whole);
+        let gated = GatedPair::new();
+        let hybrid = gated.hybrid(Algorithm::Whole);
         std::thread::scope(|scope| {
-            house.disk().close(operation, range(4000, 8));
+            gated.disk().close(operation, range(4000, 8));
             let call = starts(scope, || match operation {
                 Operation::Read => hybrid.read(Lba(4000), &mut fill(0, 8)),
                 _ => hybrid.write(Lba(4000), &fill(1, 8), Durability::Cached),
             });
-            house.disk().holds(1);
+            gated.disk().holds(1);
             let sleep = starts(scope, || hybrid.sleep());
             let begun = Instant::now();
             while hybrid.stats().disk != Motion::Stopping {
@@ -342,83 +342,83 @@ fn a_disk_that_is_read_or_written_does_not_fall_asleep_under_it() {
             let later = starts(scope, || hybrid.write(Lba(4004), &fill(2, 2), Durability::Cached));
             std::thread::sleep(Duration::from_millis(20));
             assert!(!sleep.is_finished() && !later.is_finished());
-            house.disk().open();
+            gated.disk().open();
             ends(call).expect("the disk is well");
             ends(sleep).expect("now it sleeps");
             ends(later).expect("to the log");
         });
-        assert_eq!((hybrid.at_risk(), house.bed.disturbed()), (vec![range(4004, 2)], 0));
+        assert_eq!((hybrid.at_risk(), gated.sleeping_disk.disturbed()), (vec![range(4004, 2)], 0));
     }
 }
 
 #[test]
 fn a_write_waits_for_an_older_one_to_the_same_sectors_that_is_on_its_way_to_the_disk() {
-    let house = House::new();
-    let hybrid = house.asleep_with(Algorithm::Whole, 4004, 1, 7);
+    let gated = GatedPair::new();
+    let hybrid = gated.asleep_with(Algorithm::Whole, 4004, 1, 7);
     hybrid.wake().expect("it wakes");
     hybrid.write(Lba(3000), &fill(1, 1), Durability::Cached).expect("to the disk");
     std::thread::scope(|scope| {
-        house.disk().close(Operation::Write, range(4000, 1));
+        gated.disk().close(Operation::Write, range(4000, 1));
         let older = starts(scope, || hybrid.write(Lba(4000), &fill(1, 4), Durability::Cached));
-        house.disk().holds(1);
+        gated.disk().holds(1);
         // It overlaps what the log has, and the write that is under way.
         let newer = starts(scope, || hybrid.write(Lba(4000), &fill(2, 8), Durability::Cached));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!newer.is_finished());
-        house.disk().open();
+        gated.disk().open();
         ends(older).expect("the disk is well");
         ends(newer).expect("to the log");
     });
     hybrid.drain().expect("the disk is well");
-    assert_eq!(read(&house.disk().inner, 4000, 8), fill(2, 8));
+    assert_eq!(read(&gated.disk().inner, 4000, 8), fill(2, 8));
 }
 
 #[test]
 fn of_a_write_on_its_way_into_the_log_and_a_newer_one_the_newer_wins_and_stays() {
-    let house = House::new();
-    let hybrid = house.hybrid(Algorithm::Whole);
+    let gated = GatedPair::new();
+    let hybrid = gated.hybrid(Algorithm::Whole);
     hybrid.sleep().expect("it sleeps");
     std::thread::scope(|scope| {
-        house.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
+        gated.flash.close(Operation::Write, range(LOG_START.0, LEAST_LOG));
         let older = starts(scope, || hybrid.write(Lba(1000), &fill(1, 16), Durability::Cached));
-        house.flash.holds(1);
+        gated.flash.holds(1);
         hybrid.wake().expect("it wakes");
-        house.disk().close(Operation::Write, range(1000, 16));
+        gated.disk().close(Operation::Write, range(1000, 16));
         let newer = starts(scope, || hybrid.write(Lba(1000), &fill(2, 16), Durability::Cached));
         let begun = Instant::now();
-        while hybrid.shared.state.lock().joined < 2 && house.disk().gate.lock().waiting == 0 {
+        while hybrid.shared.state.lock().joined < 2 && gated.disk().gate.lock().waiting == 0 {
             assert!(begun.elapsed() < PATIENCE, "it goes nowhere");
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(!older.is_finished() && !newer.is_finished());
-        house.flash.open();
+        gated.flash.open();
         ends(older).expect("the flash is well");
         // Should the newer one stand before the disk, it is overtaken by the drain, which stops before it says what it
         // has done.
-        house.disk().close(Operation::Flush, range(0, 1));
+        gated.disk().close(Operation::Flush, range(0, 1));
         let drain = starts(scope, || hybrid.drain());
-        house.disk().holds(1);
+        gated.disk().holds(1);
         ends(newer).expect("both are well");
         let winner = read(&hybrid, 1000, 16);
-        house.disk().open();
+        gated.disk().open();
         ends(drain).expect("the disk is well");
         hybrid.drain().expect("the disk is well");
         assert_eq!(read(&hybrid, 1000, 16), winner, "another one after draining");
         assert_eq!(winner, fill(2, 16));
     });
-    assert_eq!(read(&house.disk().inner, 1000, 16), fill(2, 16));
+    assert_eq!(read(&gated.disk().inner, 1000, 16), fill(2, 16));
 }
 
 #[test]
 fn a_read_of_what_is_drained_and_overwritten_meanwhile_is_read_again() {
-    let house = House::new();
-    let hybrid = house.asleep_with(Algorithm::Whole, 1000, 8, 1);
+    let gated = GatedPair::new();
+    let hybrid = gated.asleep_with(Algorithm::Whole, 1000, 8, 1);
     std::thread::scope(|scope| {
-        // The read has looked up the log, and stands before its first sectors.
-        house.flash.close(Operation::Read, range(LOG_START.0 + 8, 8));
+        // The read has looked up the log, and waits before its first sectors.
+        gated.flash.close(Operation::Read, range(LOG_START.0 + 8, 8));
         let read = starts(scope, || read(&hybrid, 1000, 8));
-        house.flash.holds(1);
-        house.flash.gate.lock().closed = None;
+        gated.flash.holds(1);
+        gated.flash.gate.lock().closed = None;
         // It does not notice the open gate and waits on, while the log is drained and goes around.
         hybrid.drain().expect("the disk is well");
         hybrid.sleep().expect("it sleeps");
@@ -427,32 +427,32 @@ fn a_read_of_what_is_drained_and_overwritten_meanwhile_is_read_again() {
             hybrid.drain().expect("the disk is well");
             hybrid.sleep().expect("it sleeps");
         }
-        house.flash.open();
+        gated.flash.open();
         assert_eq!(ends(read), fill(1, 8));
     });
 }
 
 #[test]
 fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash() {
-    let house = House::new();
-    let hybrid = house.asleep_with(Algorithm::Alg1, 1000, 8, 1);
+    let gated = GatedPair::new();
+    let hybrid = gated.asleep_with(Algorithm::Alg1, 1000, 8, 1);
     hybrid.write(Lba(2000), &fill(2, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
-    house.disk().close(Operation::Write, range(1000, 8));
-    let hybrid = house.open(Options { when: FlushTrigger::Each, ..by_hand(Algorithm::Alg1) }, Some(never()));
+    gated.disk().close(Operation::Write, range(1000, 8));
+    let hybrid = gated.open(Options { when: FlushTrigger::Each, ..by_hand(Algorithm::Alg1) }, Some(never()));
     std::thread::scope(|scope| {
-        house.disk().holds(1);
+        gated.disk().holds(1);
         let shared = Arc::clone(&hybrid.shared);
         let close = starts(scope, || hybrid.close());
         let begun = Instant::now();
         while !shared.state.lock().closing {
             assert!(begun.elapsed() < PATIENCE, "it is closing");
         }
-        house.disk().open();
+        gated.disk().open();
         ends(close).expect("it can be closed");
     });
-    assert_eq!(read(&house.disk().inner, 2000, 8), fill(0, 8), "the drain went no further");
-    assert_eq!(read(&house.hybrid(Algorithm::Alg1), 2000, 8), fill(2, 8));
+    assert_eq!(read(&gated.disk().inner, 2000, 8), fill(0, 8), "the drain went no further");
+    assert_eq!(read(&gated.hybrid(Algorithm::Alg1), 2000, 8), fill(2, 8));
 }
 
 /// A device that reports a failed flush only to one of several callers, and after a while: the others hear that all is

@@ -42,7 +42,7 @@ fn data_that_changes_in_the_flash_is_an_error_and_whole_again_when_it_is_written
 }
 
 #[test]
-fn a_drain_goes_on_around_damaged_blocks_which_are_lost_until_they_are_written_again() {
+fn a_drain_continues_around_damaged_blocks_which_are_lost_until_they_are_written_again() {
     for algorithm in [Algorithm::Alg1, Algorithm::Alg2, Algorithm::Alg3, Algorithm::Alg4, Algorithm::Whole] {
         let pair = Pair::new(DISK);
         let hybrid = pair.open(by_hand(algorithm));
@@ -52,12 +52,16 @@ fn a_drain_goes_on_around_damaged_blocks_which_are_lost_until_they_are_written_a
             hybrid.write(Lba(100 * number), &fill(1, 24), Durability::Cached).expect("to the log");
         }
         flip(&pair, 32 * 7 + 2 * BLOCK, 5);
-        hybrid.drain().expect("it goes on around what is damaged");
+        hybrid.drain().expect("it continues around what is damaged");
         let (stats, damaged) = (hybrid.stats(), range(708, 8));
         assert_eq!((hybrid.lost(), stats.log_used, stats.damaged_reads), (vec![damaged], ByteSize(0), 1));
         assert_eq!((stats.drain_failure, stats.refuses_writes), (None, None));
-        assert_eq!(read(&pair.bed.inner, 700, 24), [fill(1, 8), fill(9, 8), fill(1, 8)].concat(), "{algorithm:?}");
-        assert_eq!(read(&pair.bed.inner, 1900, 25), [fill(1, 24), fill(9, 1)].concat(), "{algorithm:?}");
+        assert_eq!(
+            read(&pair.sleeping_disk.inner, 700, 24),
+            [fill(1, 8), fill(9, 8), fill(1, 8)].concat(),
+            "{algorithm:?}"
+        );
+        assert_eq!(read(&pair.sleeping_disk.inner, 1900, 25), [fill(1, 24), fill(9, 1)].concat(), "{algorithm:?}");
         hybrid.read(Lba(700), &mut fill(0, 24)).expect_err("what the disk has there is old");
         drop(hybrid);
         let hybrid = pair.open(by_hand(algorithm));
@@ -66,7 +70,11 @@ fn a_drain_goes_on_around_damaged_blocks_which_are_lost_until_they_are_written_a
         assert_eq!(read(&hybrid, 700, 24), [fill(1, 8), fill(2, 8), fill(1, 8)].concat(), "{algorithm:?}");
         hybrid.drain().expect("nothing is wrong");
         assert_eq!((hybrid.at_risk(), hybrid.lost()), (vec![], vec![]));
-        assert_eq!(read(&pair.bed.inner, 700, 24), [fill(1, 8), fill(2, 8), fill(1, 8)].concat(), "{algorithm:?}");
+        assert_eq!(
+            read(&pair.sleeping_disk.inner, 700, 24),
+            [fill(1, 8), fill(2, 8), fill(1, 8)].concat(),
+            "{algorithm:?}"
+        );
     }
 }
 
@@ -113,7 +121,8 @@ fn a_drain_around_damage_that_is_cut_off_at_any_superblock_leaves_the_damage_or_
             Rule::on(Operation::Write, CallFault::Error(rustix::io::Errno::IO)).within(range(0, 16)).from_nth(written);
         let copy = Memory::from_bytes(read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG));
         let flash = half("flash", Arc::new(Faulty::new(copy, Plan::new(1).rule(cut))));
-        let opened = Hybrid::open(pair.disk.clone(), flash.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None);
+        let opened =
+            Hybrid::open(pair.disk.clone(), flash.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
         let Ok(hybrid) = opened else { continue };
         hybrid.write(Lba(700), &fill(9, 24), Durability::Cached).expect("to the disk");
         let slept = hybrid.sleep();
@@ -129,7 +138,8 @@ fn a_drain_around_damage_that_is_cut_off_at_any_superblock_leaves_the_damage_or_
         let drained = hybrid.drain();
         drop(hybrid);
         let left = half("flash", Arc::new(Memory::from_bytes(read(&*flash.device, 0, LOG_START.0 + LEAST_LOG))));
-        match Hybrid::open(pair.disk.clone(), left.clone(), pair.bed.clone(), by_hand(Algorithm::Whole), None) {
+        match Hybrid::open(pair.disk.clone(), left.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
+        {
             Ok(hybrid) => assert_eq!(hybrid.lost(), [range(708, 8)], "{written}"),
             Err(error) => {
                 assert!(drained.is_err() && matches!(error, HybridError::Corrupt { .. }), "{written}: {error}");

@@ -1,4 +1,4 @@
-//! The header of a checkpoint: where the store was, and where it goes on. The first block of a checkpoint area; the
+//! The header of a checkpoint: where the store was, and where it continues. The first block of a checkpoint area; the
 //! [payload](super::Payload) lies behind it, and is written and flushed before it. Checkpoints go to the two areas in
 //! turn; the higher number counts.
 //!
@@ -66,7 +66,7 @@ pub struct OpenSegment {
     pub slot: Slot,
 }
 
-/// Where a stream goes on.
+/// Where a stream continues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Head {
     /// In this segment, if it has one.
@@ -96,14 +96,14 @@ pub struct Counters {
     pub discarded_blocks: u64,
 }
 
-/// Where the store was, and where it goes on.
+/// Where the store was, and where it continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckpointHeader {
     /// The store.
     pub store: Uuid,
     /// The checkpoint with the higher one counts.
     pub number: CheckpointNo,
-    /// Of the first chunk after it.
+    /// The number of the first chunk after it.
     pub next_sequence: Sequence,
     /// Blocks that users had written.
     pub clock: Clock,

@@ -9,7 +9,7 @@
 //!      8      2  data blocks: one for each entry of kind 0 to 3
 //!     10      1  stream
 //!     11      1  reserved
-//!     12      4  segment that the stream goes on in, or 0xffffffff
+//!     12      4  segment that the stream continues in, or 0xffffffff
 //!     16     16  uuid of the store
 //!     32      8  epoch: number of the last checkpoint before it
 //!     40      8  sequence number: one more than that of the chunk before it, of any stream
@@ -35,7 +35,7 @@
 //!
 //! A mark sets two limits. The first is how far the log was whole at the last device flush that had ended when the
 //! chunk was completed. The second adds the chunks that the flush under way promises. A damaged chunk up to the first
-//! limit held flushed data; one up to the second perhaps did. Nobody was told that later ones are durable.
+//! limit held flushed data; one up to the second perhaps did. No flush reported later ones as durable.
 //!
 //! Version 2, with the incompatible feature of repeats, where there was a chunk before it:
 //!
@@ -88,7 +88,7 @@ pub enum Entry {
     Data {
         /// Which one.
         block: BlockNo,
-        /// Of the data.
+        /// The checksum of the data.
         checksum: Checksum,
         /// When it was written.
         stamp: Stamp,
@@ -97,7 +97,7 @@ pub enum Entry {
     Copy {
         /// Which one.
         block: BlockNo,
-        /// Of the data.
+        /// The checksum of the data.
         checksum: Checksum,
         /// When the user wrote it.
         stamp: Stamp,
@@ -106,7 +106,7 @@ pub enum Entry {
     MapPage {
         /// Which one.
         page: MapPageNo,
-        /// Of the page.
+        /// The checksum of the page.
         checksum: Checksum,
     },
     /// Blocks that read as zeroes. Has no data block.
@@ -138,7 +138,7 @@ pub struct ChunkHeader {
     pub sequence: Sequence,
     /// Blocks that users had written.
     pub clock: Clock,
-    /// Where the stream goes on when this segment is full.
+    /// Where the stream continues when this segment is full.
     pub next: Option<SegmentNo>,
     /// What lies behind it, and what does not need to.
     pub entries: Vec<Entry>,
@@ -180,7 +180,7 @@ impl Entry {
         }
     }
 
-    /// The user's blocks that it speaks of.
+    /// The user's blocks that it refers to.
     pub fn blocks(&self) -> std::ops::Range<u64> {
         match *self {
             Entry::Data { block, .. } | Entry::Copy { block, .. } => block.0..block.0.saturating_add(1),
@@ -189,7 +189,7 @@ impl Entry {
         }
     }
 
-    /// As it stands in a header of a version.
+    /// As stored in a header of a version.
     pub(super) fn bytes(&self, version: u16) -> SmallVec<[u8; ENTRY_BYTES]> {
         if version == WITH_REPEAT {
             return SmallVec::from_slice(&self.packed());
@@ -275,7 +275,7 @@ impl Entry {
         }
     }
 
-    /// Whether the store has what it speaks of.
+    /// Whether the store has what it refers to.
     fn check(&self, number: u16, shape: &Shape) -> Result<(), FormatError> {
         let (block, value) = (Field::EntryBlock(number), Field::EntryValue(number));
         let Blocks(advertised) = shape.advertised();
@@ -474,7 +474,7 @@ const _: () = assert!(PLACE_BITS <= KIND_SHIFT);
 const _: () = assert!(FIRST_ENTRY_AT + MAX_ENTRIES * PACKED_BYTES + REPEAT_BYTES == 4088);
 
 impl Repeat {
-    /// Of a chunk at a place of the log.
+    /// The repeat of a chunk at a place of the log.
     pub(in crate::log_store) fn of(header: &ChunkHeader, place: LogBlock) -> Repeat {
         let (runs, is_exact) = fitting(header.entries.iter().map(Entry::blocks).collect());
         Repeat { stream: header.stream, place, blocks: header.blocks(), next: header.next, runs, is_exact }

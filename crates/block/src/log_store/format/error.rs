@@ -238,8 +238,7 @@ pub enum FormatError {
     },
     /// The device ends before the store does.
     #[error(
-        "the device has {}, the store needs {}: copy it to a larger device. If the end of a file was cut off, \
-        `truncate -s {} COPY` lets you open the rest, unless half of it or more is missing",
+        "the device has {}, the store needs {}: copy it to a larger device. If a file was cut off, `truncate -s {} COPY` lets you open the rest, if that is more than half",
         bytes(*present).told_apart(bytes(*needed))[0], bytes(*present).told_apart(bytes(*needed))[1], bytes(*needed).0
     )]
     DeviceTooSmall {

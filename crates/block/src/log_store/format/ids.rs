@@ -25,7 +25,7 @@ pub enum SegmentState {
     Cleaned,
     /// It belongs to a checkpoint area.
     System,
-    /// A stream goes on there.
+    /// A stream continues there.
     Next,
 }
 

@@ -86,7 +86,7 @@ impl fmt::Debug for MapEntry {
 }
 
 impl IndexEntry {
-    /// Of a page with this checksum; the place must fit into 40 bits with one added.
+    /// The entry of a page with this checksum; the place must fit into 40 bits with one added.
     pub fn new(place: LogBlock, page: Checksum) -> Result<IndexEntry, FormatError> {
         let MapEntry(word) = MapEntry::new(place, Stamp(short(page).0))?;
         Ok(IndexEntry(word))
@@ -103,7 +103,7 @@ impl IndexEntry {
         if stored == computed { Ok(()) } else { Err(FormatError::Checksum { structure: THIS, stored, computed }) }
     }
 
-    /// As it stands in the index; one that was not checked may lie nowhere.
+    /// As stored in the index; one that was not checked may lie nowhere.
     pub(super) fn from_bytes(bytes: [u8; 8]) -> Option<IndexEntry> {
         NonZeroU64::new(u64::from_le_bytes(bytes)).map(IndexEntry)
     }

@@ -15,7 +15,7 @@
 //!      16     8  clock when it was opened
 //! ```
 //!
-//! *Cleaned*: its live blocks were copied, but a checkpoint before this one may still need it. *Next*: a head goes on
+//! *Cleaned*: its live blocks were copied, but a checkpoint before this one may still need it. *Next*: a head continues
 //! there; nothing is written yet. *System*: part of a checkpoint area. Open segments and next ones are exactly those of
 //! the heads.
 
@@ -114,7 +114,7 @@ impl fmt::Display for SegmentState {
 }
 
 impl SegmentEntry {
-    /// A row as it stands there; `segment` says which, for the error.
+    /// A row as stored there; `segment` says which, for the error.
     fn parse(bytes: &[u8; SEGMENT_BYTES], segment: SegmentNo) -> Result<SegmentEntry, FormatError> {
         let mut fields = FieldReader::plain(THIS, bytes);
         let state = fields.u8()?;

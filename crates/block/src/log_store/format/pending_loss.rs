@@ -12,7 +12,7 @@
 //!    528      8  the chunk before which the log ends
 //!    536      8  the first chunk that is lost, or 1
 //!    544      8  the last chunk that a flush had promised, or 0 if nothing is lost
-//!    552      8  chunks whose blocks nobody knows
+//!    552      8  chunks whose blocks are unknown
 //!    560      2  runs of lost blocks, together with those of the next field 220 at most
 //!    562      2  ranges in which only some blocks are lost
 //!    564      4  reserved
@@ -44,7 +44,7 @@ pub struct PendingLoss {
     pub first: Sequence,
     /// The last one that a flush had promised; the one before `first` if nothing is lost.
     pub last: Sequence,
-    /// Chunks whose blocks nobody knows.
+    /// Chunks whose blocks are unknown.
     pub unknown: u64,
     /// Blocks that were written or discarded in the others.
     pub blocks: Vec<Range<u64>>,

@@ -26,7 +26,7 @@ pub(super) struct FieldReader<'a> {
 }
 
 impl<'a> FieldReader<'a> {
-    /// A block that begins with `magic` and has the checksum of all other bytes at `checksum_at`. It stands behind the
+    /// A block that begins with `magic` and has the checksum of all other bytes at `checksum_at`. It is behind the
     /// magic.
     pub(super) fn open(
         structure: Structure,

@@ -2,8 +2,8 @@
 //! promised it.
 //!
 //! If a power cut tore the header, its first sector is whole or absent. Then magic, store, epoch, number and mark
-//! agree, and the mark shows that nobody was promised anything. If damage hit the header, one of them may be wrong. If
-//! another epoch or mark makes the header whole, that field was the wrong one.
+//! agree, and the mark shows that no flush had promised anything. If damage hit the header, one of them may be wrong.
+//! If another epoch or mark makes the header whole, that field was the wrong one.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -16,7 +16,7 @@ const STORE_AT: usize = 16;
 const EPOCH_AT: usize = 32;
 const NUMBER_AT: usize = 40;
 
-/// What may stand in the header of a chunk that comes next.
+/// What may be in the header of a chunk that comes next.
 #[derive(Debug, Clone)]
 pub(in crate::log_store) struct ExpectedChunk {
     /// The checkpoints that it may come after.

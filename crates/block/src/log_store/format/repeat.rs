@@ -6,7 +6,7 @@
 //!      0      1  1: it held these blocks; 2: it held some of these blocks, and no others
 //!      1      1  its stream
 //!      2      2  its blocks, with its header
-//!      4      4  segment that its stream goes on in, or 0xffffffff
+//!      4      4  segment that its stream continues in, or 0xffffffff
 //!      8      8  where it lies in the log
 //!     16      1  bits of a gap, 0 to 41
 //!     17      1  bits of a length, 0 to 41
@@ -42,7 +42,7 @@ pub struct Repeat {
     pub place: LogBlock,
     /// Its blocks, with its header.
     pub blocks: u32,
-    /// Where its stream goes on when its segment is full.
+    /// Where its stream continues when its segment is full.
     pub next: Option<SegmentNo>,
     /// The blocks that were written or discarded in it: in order, none of them touching the next.
     pub runs: Vec<Range<u64>>,
@@ -104,7 +104,7 @@ pub(super) fn fewer(mut runs: Vec<Range<u64>>, fits: impl Fn(&[Range<u64>]) -> b
 }
 
 impl Repeat {
-    /// As it stands in a header.
+    /// As stored in a header.
     pub(super) fn encode(&self) -> [u8; REPEAT_BYTES] {
         let mut bytes = [0; REPEAT_BYTES];
         let (gap_bits, length_bits) = widths(&self.runs);
@@ -170,7 +170,7 @@ impl Repeat {
         Ok(repeat)
     }
 
-    /// Whether the store has what it speaks of.
+    /// Whether the store has what it refers to.
     pub(super) fn check(&self, shape: &Shape) -> Result<(), FormatError> {
         let most = |value: u64, most: u64| check(THIS, Field::Repeat, value, Limit::AtMost(most));
         most(u64::from(self.stream.0), u64::from(shape.map_stream().0))?;

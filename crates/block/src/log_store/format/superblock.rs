@@ -145,7 +145,7 @@ pub enum ChooseError {
     /// Both copies are damaged.
     #[error("both copies of the superblock are damaged (first: {first}; second: {second})")]
     Damaged {
-        /// What is wrong with the first copy.
+        /// The error in the first copy.
         first: FormatError,
         /// And with the second.
         second: FormatError,

@@ -228,7 +228,7 @@ fn a_segment_whose_second_header_is_damaged_is_left_as_it_is() {
         assert!(
             store
                 .shared
-                .relieve(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
+                .reclaim_once(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
                 .expect("memory does not fail")
         );
     }

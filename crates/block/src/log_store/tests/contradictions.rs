@@ -165,7 +165,7 @@ const CASES: &[Case] = &[
             parts.table[row].live = 0;
         });
     }),
-    ("a stream goes on in a segment in use", |bytes| {
+    ("a stream continues in a segment in use", |bytes| {
         change(bytes, |_, parts| {
             let (row, head) = (parts.full(0), parts.open());
             let taken = SegmentNo(row as u32);
@@ -174,7 +174,7 @@ const CASES: &[Case] = &[
             parts.header.heads[head.0].open.as_mut().expect("it has one").segment = taken;
         });
     }),
-    ("a stream goes on before its end", |bytes| {
+    ("a stream continues before its end", |bytes| {
         change(bytes, |_, parts| {
             let head = parts.header.heads.iter_mut().filter_map(|head| head.open.as_mut());
             head.max_by_key(|open| open.slot.0).expect("one is written to").slot = Slot(0);
@@ -222,7 +222,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn what_contradicts_itself_is_refused_with_a_name_or_told() {
+fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
     let (whole, held) = closed();
     let mut failed = Vec::new();
     for (label, change) in CASES {

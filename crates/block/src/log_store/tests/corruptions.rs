@@ -97,8 +97,8 @@ fn outcome(store: &Killed, at: usize, bit: u8, label: &str) -> Outcome {
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
     let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {});
     let Ok(opened) = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite) else {
-        let is_told = report.map_or(true, |report| !report.problems.is_empty());
-        assert!(is_told, "{label}: check says nothing");
+        let is_reported = report.map_or(true, |report| !report.problems.is_empty());
+        assert!(is_reported, "{label}: check says nothing");
         return Outcome::Refused;
     };
     let losses: Vec<Loss> = report.map_or_else(
@@ -118,8 +118,8 @@ fn outcome(store: &Killed, at: usize, bit: u8, label: &str) -> Outcome {
             continue;
         }
         let is_allowed = values.iter().any(|value| block == numbered(*value));
-        let is_told = losses.iter().any(|loss| loss.unknown > 0 || loss.has(BlockNo(number)));
-        assert!(is_allowed || is_told, "{label}: block {number} is wrong, and nobody is told");
+        let is_reported = losses.iter().any(|loss| loss.unknown > 0 || loss.has(BlockNo(number)));
+        assert!(is_allowed || is_reported, "{label}: block {number} is wrong, and no error is reported");
     }
     match (errors, opened.stats().mended.is_empty()) {
         (_, false) => Outcome::Reported,

@@ -142,7 +142,7 @@ enum Outcome {
     /// The store is refused, except with the order to skip lost data.
     GivenUp,
     /// The store is used, and reports damage or a possible loss.
-    Told,
+    Reported,
     /// The store is used; damaged blocks cannot be read.
     Errors,
     /// The store is used, and nothing is lost.
@@ -192,12 +192,12 @@ fn flip_a_bit(disk: &Overlay, random: &mut StdRng) -> Option<&'static str> {
     Some(what)
 }
 
-/// Checks that each block reads as something it may hold, or as an error, unless `is_told`. Returns the number of
+/// Checks that each block reads as something it may hold, or as an error, unless `is_reported`. Returns the number of
 /// errors.
 fn errors(
     store: &LogStore,
     (expected, recording): (&Medium, &Recording),
-    is_told: impl Fn(BlockNo) -> bool,
+    is_reported: impl Fn(BlockNo) -> bool,
     label: &dyn fmt::Display,
 ) -> usize {
     let sectors = sectors_of(store);
@@ -207,7 +207,7 @@ fn errors(
     let is_error = |block: &u64| match expected.check(recording, store, range(block * 8, 8)) {
         Ok(()) => false,
         Err(CheckError::Read(_)) => true,
-        Err(_) if is_told(BlockNo(*block)) => false,
+        Err(_) if is_reported(BlockNo(*block)) => false,
         Err(error) => panic!("{label}: {error}"),
     };
     (0..sectors / 8).filter(is_error).count()
@@ -231,16 +231,16 @@ fn come_of(disk: &Overlay, expected: (&Medium, &Recording), label: &dyn fmt::Dis
             return Outcome::GivenUp;
         }
     };
-    let told = !store.stats().mended.is_empty();
-    let losses: Vec<Loss> = if told {
+    let reported = !store.stats().mended.is_empty();
+    let losses: Vec<Loss> = if reported {
         let problems = checked().expect("it was opened").problems;
         problems.into_iter().filter_map(|it| if let Problem::Loss(loss) = it { Some(loss) } else { None }).collect()
     } else {
         Vec::new()
     };
-    let is_told = |block| losses.iter().any(|loss| loss.unknown > 0 || loss.has(block));
-    match errors(&store, expected, is_told, label) {
-        _ if told => Outcome::Told,
+    let is_reported = |block| losses.iter().any(|loss| loss.unknown > 0 || loss.has(block));
+    match errors(&store, expected, is_reported, label) {
+        _ if reported => Outcome::Reported,
         0 => Outcome::Whole,
         _ => Outcome::Errors,
     }
@@ -280,7 +280,7 @@ fn a_power_cut_and_one_damaged_bit_are_never_wrong_data_nor_silence_about_flushe
         println!("{what:<40} {outcome:?} {count}");
     }
     let of = |wanted| table.iter().filter(|((_, outcome), _)| *outcome == wanted).map(|(_, count)| count).sum::<u64>();
-    let outcomes = [Outcome::Refused, Outcome::GivenUp, Outcome::Told, Outcome::Errors, Outcome::Whole];
+    let outcomes = [Outcome::Refused, Outcome::GivenUp, Outcome::Reported, Outcome::Errors, Outcome::Whole];
     assert!(outcomes.into_iter().map(of).all(|count| count > tried / 500), "{table:?}");
 }
 

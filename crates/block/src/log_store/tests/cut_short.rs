@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::every_call::{Brittle, Failure};
+use super::every_call::{FailingDisk, Failure};
 use super::*;
 use crate::error::BlockError;
 
@@ -31,7 +31,7 @@ struct Moment {
 
 /// A disk that is looked at every now and then: what would be there if it ended now.
 struct Watched {
-    inner: Arc<Brittle>,
+    inner: Arc<FailingDisk>,
     calls: AtomicU64,
     truth: Arc<Truth>,
     moments: Mutex<Vec<Moment>>,
@@ -125,7 +125,7 @@ fn whenever_it_ends_while_threads_work_what_was_flushed_is_there() {
     let device = made(70, "r_lfs");
     let mut bytes = read(&*device, 0, sectors_of(&*device));
     bytes.resize(bytes.len() + 12 * SEGMENT as usize, 0);
-    let inner = Brittle::new(&bytes, (u64::MAX, Failure::Once));
+    let inner = FailingDisk::new(&bytes, (u64::MAX, Failure::Once));
     let own = |blocks: u64| Mutex::new(vec![History { values: vec![0], durable: 0 }; blocks as usize]);
     let small: Arc<dyn BlockDevice> = inner.clone();
     let blocks = sectors_of(&open(&small, by_hand())) / 8 / THREADS;

@@ -28,7 +28,7 @@ pub(super) enum Failure {
 }
 
 /// A disk with a cache: what is on the medium for certain, and what is read.
-pub(super) struct Brittle {
+pub(super) struct FailingDisk {
     geometry: Geometry,
     state: Mutex<Images>,
     fails: (u64, Failure),
@@ -42,12 +42,12 @@ struct Images {
     calls: u64,
 }
 
-impl Brittle {
-    pub(super) fn new(bytes: &[u8], fails: (u64, Failure)) -> Arc<Brittle> {
+impl FailingDisk {
+    pub(super) fn new(bytes: &[u8], fails: (u64, Failure)) -> Arc<FailingDisk> {
         let geometry = Memory::new(ByteSize(bytes.len() as u64)).geometry();
         let (cached, medium) = (bytes.to_vec(), bytes.to_vec());
         let state = Mutex::new(Images { cached, medium, unflushed: Vec::new(), calls: 0 });
-        Arc::new(Brittle { geometry, state, fails })
+        Arc::new(FailingDisk { geometry, state, fails })
     }
 
     /// What is read.
@@ -72,7 +72,7 @@ impl Brittle {
     }
 }
 
-impl BlockDevice for Brittle {
+impl BlockDevice for FailingDisk {
     fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -185,7 +185,7 @@ impl Truth {
     }
 }
 
-/// Random work on a store that has to clean; whatever fails, it goes on. Then the store grows, is written on, and is
+/// Random work on a store that has to clean; whatever fails, it continues. Then the store grows, is written on, and is
 /// closed.
 fn work(store: LogStore, random: &mut StdRng, truth: &mut Truth) {
     for round in 0..70 {
@@ -290,7 +290,7 @@ fn before(seed: u64) -> (Vec<u8>, Vec<u8>) {
 /// The calls that all of it takes, if none fails.
 fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure), threads: bool) -> u64 {
     let label = format!("seed {seed}, call {} fails ({:?})", fails.0, fails.1);
-    let disk = Brittle::new(bytes, fails);
+    let disk = FailingDisk::new(bytes, fails);
     let device: Arc<dyn BlockDevice> = disk.clone();
     let mut truth = Truth::new(held);
     let options = Options { threads, ..by_hand() };

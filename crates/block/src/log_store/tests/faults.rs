@@ -77,7 +77,7 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_not() {
 
 /// The block of the device that a block of the store lies at.
 #[test]
-fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_goes_on() {
+fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_continues() {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     let blocks = sectors_of(&store) / 8;
@@ -132,9 +132,12 @@ fn a_check_names_what_is_damaged() {
         };
         assert_eq!((same, *count), (segment, runs.iter().map(|(_, blocks)| blocks).sum()), "{runs:?}");
         assert!(runs.iter().any(|(first, blocks)| (first.0..first.0 + u64::from(*blocks)).contains(&50)), "{runs:?}");
-        let told = found[1].to_string();
+        let reported = found[1].to_string();
         let range = format!("{}-{}", runs[0].0.0, runs[0].0.0 + u64::from(runs[0].1) - 1);
-        assert!(told.contains(&format!("{count} blocks in it may be wrong")) && told.contains(&range), "{told}");
+        assert!(
+            reported.contains(&format!("{count} blocks in it may be wrong")) && reported.contains(&range),
+            "{reported}"
+        );
     }
 }
 
@@ -195,7 +198,7 @@ fn what_nobody_asked_for_may_be_unreadable() {
 }
 
 #[test]
-fn a_log_that_is_damaged_before_its_end_is_told() {
+fn a_log_that_is_damaged_before_its_end_is_reported() {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     // The first blocks of a stream, then more than a segment of it.

@@ -57,7 +57,7 @@ fn made_today() -> (Vec<u8>, Vec<u64>) {
 }
 
 #[test]
-fn stores_that_were_made_before_are_read_and_go_on() {
+fn stores_that_were_made_before_are_read_and_continue() {
     STORES.into_iter().for_each(assert_goes_on);
 }
 

@@ -31,7 +31,7 @@ fn losses(device: &Arc<dyn BlockDevice>) -> Vec<Loss> {
 }
 
 #[test]
-fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written() {
+fn a_damaged_record_before_the_last_flush_is_reported_and_the_store_is_not_written() {
     let (bytes, at) = killed(|store| write(store, 0..45, Durability::Through), 24);
     let whole: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
     assert_eq!(losses(&whole), []);
@@ -46,13 +46,13 @@ fn a_damaged_record_before_the_last_flush_is_told_and_the_store_is_not_written()
         assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{refused:?}");
         let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly).expect("it can be looked at");
         assert_eq!((read(&store, 0, 8), read(&store, 23 * 8, 8)), (numbered(1), numbered(24)));
-        let told = store.stats().mended;
-        assert!(told.iter().any(|told| told.contains("flushed data is lost")), "{told:?}");
+        let reported = store.stats().mended;
+        assert!(reported.iter().any(|reported| reported.contains("flushed data is lost")), "{reported:?}");
     }
 }
 
 #[test]
-fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_goes_on_and_says_so() {
+fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_continues_and_says_so() {
     let work = |store: &LogStore| {
         write(store, 0..450, Durability::Cached);
         store.flush().expect("memory does not fail");
@@ -62,8 +62,8 @@ fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_goes_on_and_
     let found = losses(&device);
     assert!(found.len() == 1 && !found[0].is_certain && found[0].has(BlockNo(440)), "{found:?}");
     let store = open(&device, by_hand());
-    let told = store.stats().mended;
-    assert!(told.iter().any(|told| told.contains("perhaps lost")), "{told:?}");
+    let reported = store.stats().mended;
+    assert!(reported.iter().any(|reported| reported.contains("perhaps lost")), "{reported:?}");
     assert_eq!(read(&store, 0, 8), numbered(1));
 }
 
@@ -94,7 +94,7 @@ fn ended_with_a_flush(device: &Arc<dyn BlockDevice>) -> (Vec<u8>, usize) {
 }
 
 #[test]
-fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_told_once() {
+fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_reported_once() {
     // The first chunk after an opening has another version.
     let (bytes, at) = ended_with_a_flush(&made(80, "r_lfs"));
     let first = killed(|store| write(store, 0..1, Durability::Through), 0);
@@ -107,10 +107,10 @@ fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_t
             let found = losses(&device);
             assert!(found.len() == 1 && !found[0].is_certain && found[0].unknown == 1, "byte {at}: {found:?}");
             let store = open(&device, by_hand());
-            let told = store.stats().mended;
-            assert!(told.iter().any(|told| told.contains("perhaps lost")), "byte {at}: {told:?}");
+            let reported = store.stats().mended;
+            assert!(reported.iter().any(|reported| reported.contains("perhaps lost")), "byte {at}: {reported:?}");
             drop(store);
-            assert_eq!(losses(&device), [], "byte {at}: the opening told it");
+            assert_eq!(losses(&device), [], "byte {at}: the opening reported it");
         }
     }
 }
@@ -358,7 +358,7 @@ fn a_garbled_end_of_a_segment_and_all_of_the_next_hide_nothing_that_was_flushed(
 }
 
 #[test]
-fn of_a_log_that_goes_on_for_long_the_first_chunks_are_kept_and_the_marks_of_all() {
+fn of_a_log_that_continues_for_long_the_first_chunks_are_kept_and_the_marks_of_all() {
     let last = 3 * MOST_CHUNKS as u64;
     let mut behind = ChunksBehind::default();
     for number in (1..=last).rev() {
@@ -390,5 +390,5 @@ fn runs_of_lost_blocks_are_bounded_and_those_that_touch_are_one() {
     assert_eq!(runs.joined(), vec![0..40 * MOST_KEPT_RUNS as u64; 1]);
     let mut runs = BlockRuns::default();
     let added = (0..10 * MOST_KEPT_RUNS as u64).filter(|start| runs.add(Some(start * 4..start * 4 + 1))).count();
-    assert_eq!((runs.joined().len(), added < 2 * MOST_KEPT_RUNS), (added, true), "what is not added is told");
+    assert_eq!((runs.joined().len(), added < 2 * MOST_KEPT_RUNS), (added, true), "what is not added is reported");
 }

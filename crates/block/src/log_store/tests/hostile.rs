@@ -231,7 +231,7 @@ fn when_the_header_of_the_newest_checkpoint_is_damaged_the_one_before_it_serves_
 }
 
 #[test]
-fn a_newest_checkpoint_that_is_damaged_is_told_and_mended_by_the_opening() {
+fn a_newest_checkpoint_that_is_damaged_is_reported_and_mended_by_the_opening() {
     for at in [100, 4096 + 3] {
         let (bytes, held) = with_newest_damaged(0, at);
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
@@ -239,7 +239,7 @@ fn a_newest_checkpoint_that_is_damaged_is_told_and_mended_by_the_opening() {
         assert!(matches!(problems().as_slice(), [Problem::Checkpoint(_)]), "{:?}", problems());
         let store = open(&device, by_hand());
         let mended = store.stats().mended;
-        assert!(mended.iter().any(|told| told.contains("the newest checkpoint is damaged")), "{mended:?}");
+        assert!(mended.iter().any(|reported| reported.contains("the newest checkpoint is damaged")), "{mended:?}");
         assert!(read(&store, 0, sectors_of(&store)) == held);
         store.checkpoint().expect("there is room");
         store.close().expect("it can be closed");

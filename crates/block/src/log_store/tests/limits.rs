@@ -193,7 +193,7 @@ fn a_store_whose_checkpoints_move_when_it_grows_has_two_of_them_at_once() {
 }
 
 #[test]
-fn writes_that_are_held_back_go_on_one_after_the_other() {
+fn writes_that_are_held_back_continue_one_after_the_other() {
     let begun = std::time::Instant::now();
     let after = |millis| begun + Duration::from_millis(millis);
     let mut held = WriteThrottle::new(begun);
@@ -233,26 +233,26 @@ fn a_discard_of_what_is_not_there_changes_nothing() {
 }
 
 #[test]
-fn a_device_that_is_a_little_too_small_is_told_how_little() {
+fn the_error_of_a_device_that_is_a_little_too_small_says_how_many_bytes_are_missing() {
     let create_on = |bytes: u64| {
         let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(bytes)));
         create(device, "disk", &small("r_lfs"))
     };
     let Err(LogStoreError::TooSmall { needed, .. }) = create_on(2 << 20) else { panic!("it is no room for a store") };
     create_on(needed.0).expect("so much is enough");
-    let told = create_on(needed.0 - 4096).expect_err("and less is not").to_string();
-    assert!(told.contains(&format!("{} bytes", needed.0 - 4096)), "{told}");
-    assert!(told.contains(&format!("{} bytes", needed.0)), "{told}");
+    let reported = create_on(needed.0 - 4096).expect_err("and less is not").to_string();
+    assert!(reported.contains(&format!("{} bytes", needed.0 - 4096)), "{reported}");
+    assert!(reported.contains(&format!("{} bytes", needed.0)), "{reported}");
 }
 
 #[test]
 fn making_a_store_says_how_far_it_is() {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let device: Arc<dyn BlockDevice> = memory(2000);
-    let made = create_with(device, "disk", &small("r_lfs"), &mut |done, total| told.push((done, total)));
+    let made = create_with(device, "disk", &small("r_lfs"), &mut |done, total| reported.push((done, total)));
     made.expect("it can be made");
-    assert!(told.is_sorted(), "{told:?}");
-    assert!(told.last().is_some_and(|(done, total)| done == total), "{told:?}");
+    assert!(reported.is_sorted(), "{reported:?}");
+    assert!(reported.last().is_some_and(|(done, total)| done == total), "{reported:?}");
 }
 
 #[test]
@@ -260,8 +260,8 @@ fn a_store_has_at_most_4_pib_and_segments_of_256_mib() {
     let fits = |size| CreateOptions::default().fits("disk", ByteSize(size));
     fits(100 << 40).expect("with the largest segments");
     fits(MOST_BYTES.0).expect("all of its blocks can be named");
-    let told = fits(5 << 50).expect_err("they cannot").to_string();
-    assert_eq!(told, "disk: 5 PiB is too large; a log store has at most 4 PiB");
+    let reported = fits(5 << 50).expect_err("they cannot").to_string();
+    assert_eq!(reported, "disk: 5 PiB is too large; a log store has at most 4 PiB");
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn a_page_of_the_map_that_cannot_be_is_an_error_and_not_one_that_was_never_writt
     }
     // An index that lacks a page does not make its blocks empty.
     state.core.index.clear();
-    let rebuilt = rebuild(&store.shared.named, &state.core, &|| true).expect("it goes on");
+    let rebuilt = rebuild(&store.shared.named, &state.core, &|| true).expect("it continues");
     assert_eq!(rebuilt.pages.len(), pages as usize);
 }
 
@@ -291,7 +291,7 @@ fn a_store_that_takes_more_memory_than_there_is_is_refused_with_the_largest_that
     let LogStoreError::NoMemory { needed, most, .. } = &refused else { panic!("{refused}") };
     assert!((60..100).contains(&(needed.0 >> 30)), "{needed}");
     assert!((350..450).contains(&(most.0 >> 40)), "{most}");
-    assert!(refused.to_string().contains("it can serve a store of about"), "{refused}");
+    assert!(refused.to_string().contains("use a store of about"), "{refused}");
     for memory in [None, Some(ByteSize(needed.0))] {
         refuse_without_memory("disk", &shape, memory).expect("it is enough, or not known");
     }

@@ -47,7 +47,7 @@ enum Outcome {
     /// It is served with all that was flushed.
     Whole,
     /// It is not served until the lost data is given up, and a check says so.
-    Told,
+    Reported,
 }
 
 fn outcome(device: &Arc<dyn BlockDevice>, held: &[u8], label: &str) -> Outcome {
@@ -75,7 +75,7 @@ fn outcome(device: &Arc<dyn BlockDevice>, held: &[u8], label: &str) -> Outcome {
                 matches!(error, LogStoreError::FlushedLost { .. } | LogStoreError::Doubtful { .. }),
                 "{label}: {error}"
             );
-            Outcome::Told
+            Outcome::Reported
         }
     }
 }
@@ -121,7 +121,7 @@ fn a_discard_after_an_opening_whose_checkpoint_is_gone_is_not_forgotten() {
 }
 
 #[test]
-fn what_was_flushed_around_a_checkpoint_that_is_gone_is_there_or_told() {
+fn what_was_flushed_around_a_checkpoint_that_is_gone_is_there_or_reported() {
     let mut seen = std::collections::BTreeMap::new();
     for (seed, more) in (0..12).flat_map(|seed| [0, 5, 40, 200, 700].map(|more| (seed, more))) {
         let device = made(60, "r_lfs");
@@ -149,6 +149,6 @@ fn what_was_flushed_around_a_checkpoint_that_is_gone_is_there_or_told() {
     println!("{seen:?}");
     for gone in ALL {
         assert!(seen.contains_key(&(gone as u8, Outcome::Whole)), "{gone:?} is never mended: {seen:?}");
-        assert!(seen.contains_key(&(gone as u8, Outcome::Told)), "{gone:?} never costs anything: {seen:?}");
+        assert!(seen.contains_key(&(gone as u8, Outcome::Reported)), "{gone:?} never costs anything: {seen:?}");
     }
 }

@@ -37,8 +37,8 @@ fn looked_at(device: &Arc<dyn BlockDevice>) -> LogStore {
 
 /// Whether the error is of page 1, and says so.
 fn names_page_1(error: &BlockError) -> bool {
-    let told = error.to_string();
-    told.contains("page 1 of the map") && told.contains("blocks 512 to 1023 of the store are lost with it")
+    let reported = error.to_string();
+    reported.contains("page 1 of the map") && reported.contains("blocks 512 to 1023 of the store are lost with it")
 }
 
 fn assert_rest_is_read(store: &LogStore, blocks: u64) {
@@ -60,8 +60,11 @@ fn whichever_byte_of_a_page_changes_the_page_is_rebuilt_when_it_is_needed() {
         device.write(sector, &changed, Durability::Through).expect("memory takes it");
         let store = looked_at(&device);
         assert_eq!(read(&store, 600 * 8, 8), numbered(600), "byte {nth}");
-        let told = store.stats().mended;
-        assert!(told.iter().any(|told| told.contains("page 1 of the map was damaged")), "byte {nth}: {told:?}");
+        let reported = store.stats().mended;
+        assert!(
+            reported.iter().any(|reported| reported.contains("page 1 of the map was damaged")),
+            "byte {nth}: {reported:?}"
+        );
         if nth % 512 == 77 {
             (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == numbered(block), "block {block}"));
             for depth in [Depth::Structure, Depth::Data] {
@@ -114,7 +117,7 @@ fn assert_all_is_read(store: &LogStore, blocks: u64) {
 }
 
 #[test]
-fn a_page_that_is_misread_once_is_read_again_and_nothing_is_told() {
+fn a_page_that_is_misread_once_is_read_again_and_nothing_is_reported() {
     for misread in misreads() {
         let (store, blocks) = unreliable(|rule| rule.first(1), misread);
         assert_all_is_read(&store, blocks);
@@ -267,7 +270,7 @@ fn crashed() -> (Vec<u8>, BlockNo, u64) {
 }
 
 #[test]
-fn when_the_log_goes_on_in_a_damaged_page_the_page_is_rebuilt_and_told() {
+fn when_the_log_continues_in_a_damaged_page_the_page_is_rebuilt_and_reported() {
     let (mut bytes, page, blocks) = crashed();
     bytes[page.0 as usize * 4096 + 99] ^= 4;
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));

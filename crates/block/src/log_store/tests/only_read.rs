@@ -23,7 +23,7 @@ impl BlockDevice for Sealed {
 }
 
 #[test]
-fn who_only_looks_writes_nothing_whatever_is_damaged() {
+fn read_only_commands_write_nothing_whatever_is_damaged() {
     let (whole, _) = after_random_work(11, 60);
     let superblock = superblock(&whole);
     let blocks = whole.len() / 4096;

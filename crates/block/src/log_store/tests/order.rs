@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use umbrella_policy::log_layout::{CleaningGoal, State as SegmentState, Stream};
 use umbrella_units::BlockNo;
 
-use super::every_call::{Brittle, Failure};
+use super::every_call::{FailingDisk, Failure};
 use super::under_way::{Hooked, When};
 use super::*;
 use crate::error::Operation;
@@ -44,7 +44,7 @@ fn covered() -> (Arc<Hooked>, Arc<LogStore>) {
 fn sync(store: &LogStore) {
     let mut state = store.shared.state.lock();
     assert!(state.core.layout.waiting().0 > 0, "nothing waits for a flush");
-    assert!(store.shared.relieve(&mut state, CleaningGoal::Ahead).expect("memory does not fail"));
+    assert!(store.shared.reclaim_once(&mut state, CleaningGoal::Ahead).expect("memory does not fail"));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn what_no_chunk_says_to_be_discarded_keeps_its_segment() {
 
 #[test]
 fn what_is_discarded_or_zeroed_and_flushed_stays_so_after_a_power_cut() {
-    let disk = Brittle::new(&whole_of(&*made(60, "r_lfs")), (u64::MAX, Failure::Once));
+    let disk = FailingDisk::new(&whole_of(&*made(60, "r_lfs")), (u64::MAX, Failure::Once));
     let device: Arc<dyn BlockDevice> = disk.clone();
     let store = open(&device, by_hand());
     write(&store, 0..8, 1);
@@ -263,7 +263,7 @@ fn what_is_flushed_while_a_checkpoint_is_written_is_found_if_it_never_counts() {
 }
 
 #[test]
-fn the_clock_goes_on_after_a_crash_where_it_stood() {
+fn the_clock_continues_after_a_crash_where_it_stood() {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     write(&store, 0..40, 1);

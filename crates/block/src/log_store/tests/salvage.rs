@@ -61,7 +61,7 @@ fn checkpoints(bytes: &[u8]) -> [usize; 2] {
 }
 
 #[test]
-fn a_whole_store_is_got_out_whole_and_nothing_is_told() {
+fn a_whole_store_is_got_out_whole_and_nothing_is_reported() {
     for seed in 0..3 {
         let (bytes, truth) = after_random_work(seed, 130);
         assert_eq!(got_out(&bytes).expect("it is whole"), (truth.clone(), vec![None; truth.len()], 0), "seed {seed}");
@@ -78,9 +78,9 @@ fn one_flipped_byte_in_any_page_of_the_map_hides_nothing_and_the_store_opens_all
             let mut bytes = bytes.clone();
             bytes[page + 700] ^= 0x10;
             let label = format!("seed {seed}, page {nth}");
-            let told = assert_told(&bytes, &truth, &label);
-            println!("{label}: {told} of {} blocks told", truth.len());
-            assert!(told < truth.len() / 8, "{label}: {told} told");
+            let reported = assert_told(&bytes, &truth, &label);
+            println!("{label}: {reported} of {} blocks reported", truth.len());
+            assert!(reported < truth.len() / 8, "{label}: {reported} reported");
             // By the store itself: what it reads is right, and of the rest it says that it cannot be read.
             let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
             let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly)
@@ -93,7 +93,7 @@ fn one_flipped_byte_in_any_page_of_the_map_hides_nothing_and_the_store_opens_all
                     Err(_) => refused += 1,
                 }
             }
-            assert!(refused <= told.max(512), "{label}: {refused} refused");
+            assert!(refused <= reported.max(512), "{label}: {refused} refused");
         }
     }
 }
@@ -176,7 +176,7 @@ fn a_page_that_is_rebuilt_without_a_doubt_is_mended_by_the_opening() {
 }
 
 #[test]
-fn whatever_structure_is_damaged_what_is_not_told_is_right() {
+fn whatever_structure_is_damaged_what_is_not_reported_as_lost_is_right() {
     for seed in 0..3 {
         let (bytes, truth) = after_random_work(seed, 80);
         let [first, second] = checkpoints(&bytes);
@@ -209,7 +209,7 @@ fn whatever_structure_is_damaged_what_is_not_told_is_right() {
 }
 
 #[test]
-fn a_flipped_byte_anywhere_in_the_log_is_told_or_changes_nothing() {
+fn a_flipped_byte_anywhere_in_the_log_is_reported_or_changes_nothing() {
     let (bytes, truth) = after_random_work(9, 80);
     let first = superblock(&bytes).first.0 as usize;
     let headers: Vec<usize> =
@@ -231,7 +231,7 @@ fn a_flipped_byte_anywhere_in_the_log_is_told_or_changes_nothing() {
 }
 
 #[test]
-fn a_page_and_a_header_damaged_together_are_told() {
+fn a_page_and_a_header_damaged_together_are_reported() {
     let (bytes, truth) = after_random_work(4, 130);
     let first = superblock(&bytes).first.0 as usize;
     let page = pages(&bytes)[0];
@@ -269,8 +269,8 @@ fn what_was_discarded_does_not_come_back_as_proved() {
     let mut bytes = read(&*device, 0, sectors_of(&*device));
     let page = pages(&bytes)[0];
     bytes[page + 5] ^= 2;
-    let told = assert_told(&bytes, &truth, "page 0");
-    println!("{told} told");
+    let reported = assert_told(&bytes, &truth, "page 0");
+    println!("{reported} reported");
 }
 
 /// A store after random writes, discards and zeroes of up to 20 blocks, with much cleaning; closed or killed.
@@ -323,11 +323,11 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
             let label = format!("seed {seed}, byte {at}");
             let mut bytes = whole.clone();
             bytes[at + 700] ^= 0x10;
-            let told = assert_told(&bytes, &truth, &label);
+            let reported = assert_told(&bytes, &truth, &label);
             for access in [OpenMode::ReadOnly, OpenMode::Salvage] {
                 let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
                 let store = LogStore::open(device, "disk", by_hand(), access).expect("it can be opened");
-                if !store.stats().mended.iter().all(|told| told.contains("of the map was damaged")) {
+                if !store.stats().mended.iter().all(|reported| reported.contains("of the map was damaged")) {
                     continue;
                 }
                 let mut block = fill(0, 8);
@@ -337,7 +337,7 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
                     !is_read
                 });
                 let refused = refused.count();
-                println!("{label}, {access:?}: {refused} refused, {told} told by salvage");
+                println!("{label}, {access:?}: {refused} refused, {reported} reported by salvage");
                 // What the log says of discarded blocks outlives the chunk that said it first.
                 assert!(refused == 0 || !pages.contains(&at), "{label}, {access:?}: {refused} blocks are in doubt");
             }
@@ -346,7 +346,7 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
 }
 
 #[test]
-fn a_damaged_block_is_told_with_an_older_copy_or_none() {
+fn a_damaged_block_is_reported_with_an_older_copy_or_none() {
     let device = made(80, "r_lfs");
     let store = open(&device, by_hand());
     store.write(Lba(0), &numbered(1), Durability::Through).expect("there is room");
@@ -364,7 +364,7 @@ fn a_damaged_block_is_told_with_an_older_copy_or_none() {
 }
 
 #[test]
-fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_told() {
+fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_reported() {
     let device = made(80, "r_lfs");
     let store = open(&device, by_hand());
     for block in 0..20 {
@@ -409,7 +409,7 @@ enum Part {
 }
 
 #[test]
-fn a_flushed_discard_behind_the_damaged_end_is_told() {
+fn a_flushed_discard_behind_the_damaged_end_is_reported() {
     let bytes = killed_and_damaged(30, Part::Data, |store, write| {
         write(30, 31);
         write(4, 104);
@@ -420,15 +420,15 @@ fn a_flushed_discard_behind_the_damaged_end_is_told() {
         write(5, 105);
     });
     let (held, why, missing) = got_out(&bytes).expect("it can be opened");
-    let told = |block: usize| (held[block], why[block]);
-    assert_eq!((told(2), missing), ((3, None), 0));
-    assert_eq!(told(3), (4, Some(DoubtReason::OldOrDiscarded)));
-    assert_eq!(told(4), (104, Some(DoubtReason::OldOrDiscarded)), "it was written and discarded behind the end");
-    assert_eq!(told(5), (105, Some(DoubtReason::BehindEnd)), "it was written again after the discard");
+    let reported = |block: usize| (held[block], why[block]);
+    assert_eq!((reported(2), missing), ((3, None), 0));
+    assert_eq!(reported(3), (4, Some(DoubtReason::OldOrDiscarded)));
+    assert_eq!(reported(4), (104, Some(DoubtReason::OldOrDiscarded)), "it was written and discarded behind the end");
+    assert_eq!(reported(5), (105, Some(DoubtReason::BehindEnd)), "it was written again after the discard");
 }
 
 #[test]
-fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_told() {
+fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_reported() {
     // Block 3 was written before; block 30 was not.
     for (block, expected) in [(3, (4, Some(DoubtReason::OldOrDiscarded))), (30, (0, Some(DoubtReason::MaybeLost)))] {
         let bytes = killed_and_damaged(block, Part::Header, |_, write| {
@@ -436,21 +436,21 @@ fn blocks_of_a_chunk_without_its_header_that_the_next_one_names_are_told() {
             write(6, 106);
         });
         let (held, why, missing) = got_out(&bytes).expect("it can be opened");
-        let told = |block: usize| (held[block], why[block]);
-        assert_eq!((told(block as usize), missing), (expected, 0), "block {block}");
-        assert_eq!((told(2), told(6)), ((3, None), (106, Some(DoubtReason::BehindEnd))));
+        let reported = |block: usize| (held[block], why[block]);
+        assert_eq!((reported(block as usize), missing), (expected, 0), "block {block}");
+        assert_eq!((reported(2), reported(6)), ((3, None), (106, Some(DoubtReason::BehindEnd))));
     }
 }
 
 #[test]
-fn what_is_left_of_a_device_that_was_cut_is_got_out_and_told() {
+fn what_is_left_of_a_device_that_was_cut_is_got_out_and_reported() {
     let (bytes, truth) = after_random_work(6, 130);
     let blocks = bytes.len() / 4096;
     for left in [blocks - 1, blocks * 3 / 4, blocks / 2 + 1, blocks / 3] {
         let cut = &bytes[..left * 4096];
         let salvage = Salvage::open(Arc::new(Memory::from_bytes(cut.to_vec())), "disk").expect("there is a store");
-        let told = salvage.damage().first().map(ToString::to_string).unwrap_or_default();
-        assert!(told.starts_with("disk ends before its store does: it has"), "{left} blocks: {told}");
+        let reported = salvage.damage().first().map(ToString::to_string).unwrap_or_default();
+        assert!(reported.starts_with("disk ends before its store does: it has"), "{left} blocks: {reported}");
         let held = got_out(cut).expect("there is a store").0;
         assert!(held.iter().zip(&truth).any(|(held, truth)| held == truth && *truth != 0), "{left} blocks");
         // Without a checkpoint nothing is proved; the report says so.

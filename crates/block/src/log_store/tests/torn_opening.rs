@@ -18,7 +18,7 @@ struct Opened {
     /// By block; nothing where it cannot be read.
     contents: Vec<Option<Vec<u8>>>,
     /// What it tells to be lost, for certain or perhaps.
-    told: Vec<String>,
+    reported: Vec<String>,
 }
 
 impl Opened {
@@ -33,8 +33,8 @@ impl Opened {
             store.read(Lba(block * 8), &mut buffer).is_ok().then_some(buffer)
         };
         let contents = (0..sectors_of(&store) / 8).map(read).collect();
-        let told = store.stats().mended.into_iter().filter(|told| told.contains("lost")).collect();
-        Ok(Some(Opened { contents, told }))
+        let reported = store.stats().mended.into_iter().filter(|reported| reported.contains("lost")).collect();
+        Ok(Some(Opened { contents, reported }))
     }
 }
 
@@ -68,11 +68,11 @@ fn cut_off(bytes: &[u8], access: OpenMode, expected: &Opened, (depth, label): (u
             }
             unfinished += 1;
             if checkpoint == begun {
-                assert_eq!(opened.told, expected.told, "{label}: {state}");
+                assert_eq!(opened.reported, expected.reported, "{label}: {state}");
             } else {
                 // What is lost for certain is in the map now.
-                let perhaps = |told: &&String| told.contains("perhaps lost");
-                let perhaps = |all: &Opened| all.told.iter().filter(perhaps).cloned().collect::<Vec<_>>();
+                let perhaps = |reported: &&String| reported.contains("perhaps lost");
+                let perhaps = |all: &Opened| all.reported.iter().filter(perhaps).cloned().collect::<Vec<_>>();
                 assert_eq!(perhaps(&opened), perhaps(expected), "{label}: {state}");
             }
             if depth > 0 && unfinished % 120 == 1 && checkpoint == begun {
@@ -171,14 +171,14 @@ fn an_opening_that_a_power_cut_ends_leaves_all_that_it_found_to_the_next_one() {
             continue;
         };
         let is_salvaged = access == OpenMode::Salvage;
-        *table.entry((damage, is_salvaged, !expected.told.is_empty())).or_default() += 1;
+        *table.entry((damage, is_salvaged, !expected.reported.is_empty())).or_default() += 1;
         unfinished += cut_off(&bytes, access, &expected, (1, &format!("seed {seed}, {damage:?}, {access:?}")));
     }
     println!("{unfinished} openings cut off");
     for ((damage, is_salvaged, has_told), count) in &table {
         println!("{damage:?}, salvaged: {is_salvaged}, something lost: {has_told}: {count}");
     }
-    let perhaps = table.iter().filter(|((_, salvaged, told), _)| !salvaged && *told).count();
+    let perhaps = table.iter().filter(|((_, salvaged, reported), _)| !salvaged && *reported).count();
     let certain = table.iter().filter(|((_, salvaged, _), _)| *salvaged).count();
     assert!(unfinished > 500 && perhaps > 0 && certain > 0, "{unfinished} openings: {table:?}");
 }

@@ -8,7 +8,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::every_call::{Brittle, Failure};
+use super::every_call::{FailingDisk, Failure};
 use super::*;
 use crate::error::{BlockError, Operation};
 use crate::log_store::core::AfterCheckpoint;
@@ -287,7 +287,7 @@ fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
         let mut state = store.shared.state.lock();
         _ = store
             .shared
-            .relieve(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
+            .reclaim_once(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
             .expect("memory does not fail");
     }
     assert!(!hooked.is_due(), "it was not cleaned");
@@ -297,7 +297,7 @@ fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
 
 #[test]
 fn a_flush_does_not_count_what_is_written_while_the_disk_flushes() {
-    let inner = Brittle::new(&read(&*made(60, "sepgc"), 0, 60 * 128 + 4096), (u64::MAX, Failure::Once));
+    let inner = FailingDisk::new(&read(&*made(60, "sepgc"), 0, 60 * 128 + 4096), (u64::MAX, Failure::Once));
     let hooked = Hooked::new(inner.clone());
     let device: Arc<dyn BlockDevice> = hooked.clone();
     let store = Arc::new(open(&device, by_hand()));
@@ -442,7 +442,7 @@ fn comes_back_while_a_page_is_read(back: u64) {
         let mut state = store.shared.state.lock();
         store
             .shared
-            .relieve(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
+            .reclaim_once(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
             .expect("memory does not fail");
     }
     assert!(!hooked.is_due(), "it was not cleaned");
@@ -496,9 +496,9 @@ fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
         let segment = state.core.layout.table()[number as usize];
         (segment.state, segment.opened == state.core.layout.clock(), segment.opened)
     };
-    let relieve = |store: &LogStore| {
+    let reclaim_once = |store: &LogStore| {
         let mut state = store.shared.state.lock();
-        store.shared.relieve(&mut state, CleaningGoal::Ahead).expect("memory does not fail")
+        store.shared.reclaim_once(&mut state, CleaningGoal::Ahead).expect("memory does not fail")
     };
     // One that the cleaner has begun and filled since the last write.
     let of_now = |store: &LogStore| {
@@ -511,7 +511,7 @@ fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
     let segment = (0..200).find_map(|_| {
         (0..20).for_each(|_| write(&store, random.random_range(0..blocks)));
         let mut cleanings = 0..20;
-        while cleanings.next().is_some() && of_now(&store).is_none() && relieve(&store) {}
+        while cleanings.next().is_some() && of_now(&store).is_none() && reclaim_once(&store) {}
         of_now(&store)
     });
 
@@ -571,7 +571,7 @@ fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
         let is_there = is_here && device_block(&store, block) == place;
         comes_back.store(is_there && look(&store, segment) == (State::Full, false, opened), Ordering::SeqCst);
     });
-    relieve(&store);
+    reclaim_once(&store);
     let was_read = !hooked.is_due() && is_back.load(Ordering::SeqCst);
     was_read.then(|| (read(&*store, block * 8, 8), numbered(1 << 60 | block)))
 }

@@ -85,12 +85,12 @@ fn salvaged(device: &Arc<dyn BlockDevice>, truth: &[u64], label: &str) {
         Ok::<(), ()>(())
     };
     let report = salvage.copy(note, &mut |_, _| {}).expect("the copy is kept");
-    let is_told = |block: u64| {
+    let is_reported = |block: u64| {
         report.missing_chunks > 0
             || report.unrecovered.iter().any(|run| (run.first.0..run.first.0 + run.blocks).contains(&block))
     };
     for ((block, held), truth) in (0..).zip(&held).zip(truth) {
-        assert!(held == truth || is_told(block), "{label}: block {block} is {held}, and nobody says so");
+        assert!(held == truth || is_reported(block), "{label}: block {block} is {held}, and nobody says so");
     }
 }
 

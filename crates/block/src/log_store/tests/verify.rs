@@ -171,7 +171,7 @@ fn each_header_is_read_once_however_its_blocks_are_read() {
 }
 
 #[test]
-fn a_scrub_names_the_damaged_blocks_and_goes_on_where_it_was() {
+fn a_scrub_names_the_damaged_blocks_and_continues_where_it_was() {
     let (bytes, truth) = closed(3);
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
     let store = open(&device, by_hand());

@@ -19,9 +19,9 @@ type Letters = String;
 
 /// A recording made by hand.
 #[derive(Default)]
-struct Story(Recording);
+struct RecordedWrites(Recording);
 
-impl Story {
+impl RecordedWrites {
     fn begin(&mut self, device: DeviceNo, at: u64, letters: &str, durability: Durability) -> ChangeNo {
         let data = letters.bytes().flat_map(|letter| [letter; SECTOR_BYTES as usize]).collect();
         self.0.begin(device, Action::Write { at: Lba(at), data, durability })
@@ -105,151 +105,151 @@ fn set(letters: &[&str]) -> BTreeSet<Letters> {
 
 #[test]
 fn every_subset_of_writes_that_were_not_flushed_may_be_there() {
-    let mut story = Story::default();
+    let mut recorded = RecordedWrites::default();
     for (at, letter) in [(0, "a"), (2, "b"), (4, "c")] {
-        story.write(at, letter);
+        recorded.write(at, letter);
     }
     let expected = set(&["......", "a.....", "..b...", "....c.", "a.b...", "a...c.", "..b.c.", "a.b.c."]);
-    assert_eq!(story.whole(6), expected);
+    assert_eq!(recorded.whole(6), expected);
 }
 
 #[test]
 fn what_was_flushed_is_in_all_states() {
-    let mut story = Story::default();
-    story.write(0, "ab");
-    story.flush();
-    story.write(1, "c");
-    assert_eq!(story.whole(3), set(&["ab.", "ac."]));
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "ab");
+    recorded.flush();
+    recorded.write(1, "c");
+    assert_eq!(recorded.whole(3), set(&["ab.", "ac."]));
 }
 
 #[test]
 fn a_flush_covers_what_had_ended_when_it_began_and_no_more() {
-    let mut story = Story::default();
-    let slow = story.begin(DISK, 0, "a", Durability::Cached);
-    story.write(1, "b");
-    let flush = story.begin_flush(DISK);
-    story.end(slow);
-    story.write(2, "c");
-    story.end(flush);
-    assert_eq!(story.whole(3), set(&[".b.", "ab.", ".bc", "abc"]));
+    let mut recorded = RecordedWrites::default();
+    let slow = recorded.begin(DISK, 0, "a", Durability::Cached);
+    recorded.write(1, "b");
+    let flush = recorded.begin_flush(DISK);
+    recorded.end(slow);
+    recorded.write(2, "c");
+    recorded.end(flush);
+    assert_eq!(recorded.whole(3), set(&[".b.", "ab.", ".bc", "abc"]));
 }
 
 #[test]
 fn a_flush_that_has_not_ended_or_failed_covers_nothing() {
-    let mut story = Story::default();
-    story.write(0, "a");
-    let flush = story.begin_flush(DISK);
-    assert_eq!(story.whole(1), set(&[".", "a"]));
-    story.0.end(flush, Outcome::Failed);
-    assert_eq!(story.whole(1), set(&[".", "a"]));
-    story.flush();
-    assert_eq!(story.whole(1), set(&["a"]));
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "a");
+    let flush = recorded.begin_flush(DISK);
+    assert_eq!(recorded.whole(1), set(&[".", "a"]));
+    recorded.0.end(flush, Outcome::Failed);
+    assert_eq!(recorded.whole(1), set(&[".", "a"]));
+    recorded.flush();
+    assert_eq!(recorded.whole(1), set(&["a"]));
 }
 
 #[test]
 fn a_flush_of_one_device_says_nothing_of_the_other() {
-    let mut story = Story::default();
-    story.write(0, "a");
-    let write = story.begin(FLASH, 0, "b", Durability::Cached);
-    story.end(write);
-    let flush = story.begin_flush(FLASH);
-    story.end(flush);
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "a");
+    let write = recorded.begin(FLASH, 0, "b", Durability::Cached);
+    recorded.end(write);
+    let flush = recorded.begin_flush(FLASH);
+    recorded.end(flush);
     let rest = ".".repeat(15);
-    let states: BTreeSet<_> = story.states(Bounds::default()).into_iter().collect();
+    let states: BTreeSet<_> = recorded.states(Bounds::default()).into_iter().collect();
     let flash = format!("b{rest}");
     assert_eq!(states, BTreeSet::from([(format!(".{rest}"), flash.clone()), (format!("a{rest}"), flash)]));
 }
 
 #[test]
 fn devices_lose_their_writes_independently() {
-    let mut story = Story::default();
-    story.write(0, "a");
-    let write = story.begin(FLASH, 0, "b", Durability::Cached);
-    story.end(write);
-    assert_eq!(story.states(Bounds::default()).len(), 4);
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "a");
+    let write = recorded.begin(FLASH, 0, "b", Durability::Cached);
+    recorded.end(write);
+    assert_eq!(recorded.states(Bounds::default()).len(), 4);
 }
 
 #[test]
 fn a_write_through_is_durable_alone() {
-    let mut story = Story::default();
-    story.write(0, "a");
-    story.write_through(2, "b");
-    assert_eq!(story.whole(3), set(&["..b", "a.b"]));
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "a");
+    recorded.write_through(2, "b");
+    assert_eq!(recorded.whole(3), set(&["..b", "a.b"]));
 }
 
 #[test]
 fn a_write_through_that_has_not_returned_may_be_missing() {
-    let mut story = Story::default();
-    story.begin(DISK, 0, "a", Durability::Through);
-    assert_eq!(story.whole(1), set(&[".", "a"]));
+    let mut recorded = RecordedWrites::default();
+    recorded.begin(DISK, 0, "a", Durability::Through);
+    assert_eq!(recorded.whole(1), set(&[".", "a"]));
 }
 
 #[test]
 fn an_older_write_does_not_come_back_over_a_durable_one() {
-    let mut story = Story::default();
-    story.write(0, "aaa");
-    story.write_through(1, "b");
-    assert_eq!(story.whole(3), set(&[".b.", "aba"]));
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "aaa");
+    recorded.write_through(1, "b");
+    assert_eq!(recorded.whole(3), set(&[".b.", "aba"]));
 }
 
 #[test]
 fn overlapping_writes_land_in_either_order() {
-    let mut story = Story::default();
-    story.write(0, "aa");
-    story.write(1, "bb");
-    assert_eq!(story.whole(3), set(&["...", "aa.", ".bb", "abb", "aab"]));
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "aa");
+    recorded.write(1, "bb");
+    assert_eq!(recorded.whole(3), set(&["...", "aa.", ".bb", "abb", "aab"]));
 }
 
 #[test]
 fn three_overlapping_writes_land_in_every_order_that_can_be_told() {
-    let mut story = Story::default();
-    story.write(0, "aaa");
-    story.write(1, "bbb");
-    story.write(2, "ccc");
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "aaa");
+    recorded.write(1, "bbb");
+    recorded.write(2, "ccc");
     let mut expected = set(&["......", "aaa...", ".bbb..", "..ccc."]);
     expected.extend(set(&["abbb..", "aaab..", ".bccc.", ".bbbc.", "aaccc.", "aaacc."]));
     expected.extend(set(&["abccc.", "abbbc.", "aaabc."]));
-    assert_eq!(story.whole(6), expected);
+    assert_eq!(recorded.whole(6), expected);
 }
 
 #[test]
 fn writes_under_way_at_the_same_time_stay_in_question_when_both_are_durable() {
-    let mut story = Story::default();
-    let one = story.begin(DISK, 0, "aa", Durability::Through);
-    let other = story.begin(DISK, 1, "bb", Durability::Through);
-    story.end(one);
-    story.end(other);
-    assert_eq!(story.whole(3), set(&["aab", "abb"]));
-    story.write_through(1, "c");
-    assert_eq!(story.whole(3), set(&["acb"]));
+    let mut recorded = RecordedWrites::default();
+    let one = recorded.begin(DISK, 0, "aa", Durability::Through);
+    let other = recorded.begin(DISK, 1, "bb", Durability::Through);
+    recorded.end(one);
+    recorded.end(other);
+    assert_eq!(recorded.whole(3), set(&["aab", "abb"]));
+    recorded.write_through(1, "c");
+    assert_eq!(recorded.whole(3), set(&["acb"]));
 }
 
 #[test]
 fn a_write_is_torn_at_each_border_and_never_inside_a_sector() {
-    let mut story = Story::default();
-    story.write(0, "abcd");
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "abcd");
     let bounds = Bounds { sampled: 0, ..Bounds::default() };
     let expected = set(&["....", "abcd", "a...", "ab..", "abc.", ".bcd", "..cd", "...d"]);
-    assert_eq!(story.of_disk(4, bounds), expected);
+    assert_eq!(recorded.of_disk(4, bounds), expected);
 }
 
 #[test]
 fn one_write_is_torn_with_any_of_the_others() {
-    let mut story = Story::default();
-    story.write(0, "ab");
-    story.write(2, "cd");
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "ab");
+    recorded.write(2, "cd");
     let bounds = Bounds { sampled: 0, ..Bounds::default() };
     let expected =
         set(&["....", "ab..", "..cd", "abcd", "a...", ".b..", "a.cd", ".bcd", "..c.", "...d", "abc.", "ab.d"]);
-    assert_eq!(story.of_disk(4, bounds), expected);
+    assert_eq!(recorded.of_disk(4, bounds), expected);
 }
 
 #[test]
 fn draws_find_every_sector_new_or_old() {
-    let mut story = Story::default();
-    story.write(0, "abcd");
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "abcd");
     let bounds = Bounds { sampled: 1000, ..Bounds::default() };
-    assert_eq!(story.of_disk(4, bounds).len(), 16);
+    assert_eq!(recorded.of_disk(4, bounds).len(), 16);
 }
 
 #[test]
@@ -262,11 +262,11 @@ fn a_disk_of_large_blocks_does_not_tear_them() {
             Geometry { logical_block: 1024, ..self.0.geometry() }
         }
     }
-    let mut story = Story::default();
-    story.write(0, "aabbcc");
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "aabbcc");
     let device: Arc<dyn BlockDevice> = Arc::new(Blocks(Memory::new(ByteSize(SECTORS * SECTOR_BYTES))));
     let bounds = Bounds { sampled: 1000, ..Bounds::default() };
-    let mut walk = CrashStates::new(story.0, [(DISK, device)], bounds);
+    let mut walk = CrashStates::new(recorded.0, [(DISK, device)], bounds);
     while walk.advance().expect("memory does not fail") != Step::End {}
     let states: BTreeSet<Letters> =
         walk.states().map(|state| letters(&state.expect("memory does not fail").devices[0])[..6].to_owned()).collect();
@@ -276,63 +276,63 @@ fn a_disk_of_large_blocks_does_not_tear_them() {
 
 #[test]
 fn a_write_that_failed_may_have_landed_and_no_flush_makes_it_certain() {
-    let mut story = Story::default();
-    let write = story.begin(DISK, 0, "a", Durability::Through);
-    story.0.end(write, Outcome::Failed);
-    story.flush();
-    assert_eq!(story.whole(1), set(&[".", "a"]));
-    story.write_through(0, "b");
-    assert_eq!(story.whole(1), set(&["b"]));
+    let mut recorded = RecordedWrites::default();
+    let write = recorded.begin(DISK, 0, "a", Durability::Through);
+    recorded.0.end(write, Outcome::Failed);
+    recorded.flush();
+    assert_eq!(recorded.whole(1), set(&[".", "a"]));
+    recorded.write_through(0, "b");
+    assert_eq!(recorded.whole(1), set(&["b"]));
 }
 
 #[test]
 fn discarded_sectors_hold_what_the_bounds_say() {
-    let mut story = Story::default();
-    story.write_through(0, "aa");
-    story.discard(0, 1);
+    let mut recorded = RecordedWrites::default();
+    recorded.write_through(0, "aa");
+    recorded.discard(0, 1);
     let bounds = |discarded| Bounds { discarded, torn: 0, sampled: 0, ..Bounds::default() };
     let at_most = set(&["aa", ".a"]);
-    assert_eq!(story.of_disk(2, bounds(Discarded::Zeroed)), at_most);
-    assert_eq!(story.of_disk(2, bounds(Discarded::Either)), at_most);
-    assert_eq!(story.of_disk(2, bounds(Discarded::Kept)), set(&["aa"]));
-    story.flush();
-    assert_eq!(story.of_disk(2, bounds(Discarded::Zeroed)), set(&[".a"]));
-    assert_eq!(story.of_disk(2, bounds(Discarded::Either)), at_most);
-    assert_eq!(story.of_disk(2, bounds(Discarded::Kept)), set(&["aa"]));
+    assert_eq!(recorded.of_disk(2, bounds(Discarded::Zeroed)), at_most);
+    assert_eq!(recorded.of_disk(2, bounds(Discarded::Either)), at_most);
+    assert_eq!(recorded.of_disk(2, bounds(Discarded::Kept)), set(&["aa"]));
+    recorded.flush();
+    assert_eq!(recorded.of_disk(2, bounds(Discarded::Zeroed)), set(&[".a"]));
+    assert_eq!(recorded.of_disk(2, bounds(Discarded::Either)), at_most);
+    assert_eq!(recorded.of_disk(2, bounds(Discarded::Kept)), set(&["aa"]));
 }
 
 #[test]
 fn zeroes_are_a_write() {
-    let mut story = Story::default();
-    story.write_through(0, "aaa");
+    let mut recorded = RecordedWrites::default();
+    recorded.write_through(0, "aaa");
     let range = SectorRange { start: Lba(1), sectors: 2 };
-    let zeroes = story.0.begin(DISK, Action::Zeroes { range, durability: Durability::Cached });
-    story.end(zeroes);
-    assert_eq!(story.whole(3), set(&["aaa", "a.."]));
-    story.flush();
-    assert_eq!(story.whole(3), set(&["a.."]));
+    let zeroes = recorded.0.begin(DISK, Action::Zeroes { range, durability: Durability::Cached });
+    recorded.end(zeroes);
+    assert_eq!(recorded.whole(3), set(&["aaa", "a.."]));
+    recorded.flush();
+    assert_eq!(recorded.whole(3), set(&["a.."]));
 }
 
 #[test]
 fn beyond_the_bounds_states_are_drawn_and_the_seed_decides_which() {
-    let mut story = Story::default();
+    let mut recorded = RecordedWrites::default();
     for at in 0..12 {
-        story.write(at, "xyz");
+        recorded.write(at, "xyz");
     }
     let bounds = |seed| Bounds { whole: 3, torn: 40, sampled: 60, seed, ..Bounds::default() };
-    let (one, again, other) = (story.states(bounds(1)), story.states(bounds(1)), story.states(bounds(2)));
+    let (one, again, other) = (recorded.states(bounds(1)), recorded.states(bounds(1)), recorded.states(bounds(2)));
     assert_eq!(one, again);
     assert_ne!(one, other);
-    let structured = story.of_disk(16, Bounds { whole: 3, torn: 0, sampled: 0, ..Bounds::default() }).len();
+    let structured = recorded.of_disk(16, Bounds { whole: 3, torn: 0, sampled: 0, ..Bounds::default() }).len();
     assert_eq!(one.len(), structured + 100);
 }
 
 #[test]
 fn a_moment_says_whether_its_states_are_others() {
-    let mut story = Story::default();
-    story.write(0, "a");
-    story.flush();
-    let mut walk = CrashStates::new(story.0, [(DISK, empty())], Bounds::default());
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "a");
+    recorded.flush();
+    let mut walk = CrashStates::new(recorded.0, [(DISK, empty())], Bounds::default());
     let mut steps = Vec::new();
     loop {
         let step = walk.advance().expect("memory does not fail");
@@ -346,11 +346,11 @@ fn a_moment_says_whether_its_states_are_others() {
 }
 
 #[test]
-fn states_of_an_earlier_moment_keep_their_contents_while_the_walk_goes_on() {
-    let mut story = Story::default();
-    story.write(0, "a");
-    story.write_through(0, "b");
-    let mut walk = CrashStates::new(story.0, [(DISK, empty())], Bounds::default());
+fn states_of_an_earlier_moment_keep_their_contents_while_the_walk_continues() {
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "a");
+    recorded.write_through(0, "b");
+    let mut walk = CrashStates::new(recorded.0, [(DISK, empty())], Bounds::default());
     walk.advance().expect("memory does not fail");
     let early: Vec<CrashState> = walk.states().collect::<Result<_, _>>().expect("memory does not fail");
     while walk.advance().expect("memory does not fail") != Step::End {}
@@ -361,12 +361,12 @@ fn states_of_an_earlier_moment_keep_their_contents_while_the_walk_goes_on() {
 
 #[test]
 fn a_device_is_checked_against_what_it_may_hold() {
-    let mut story = Story::default();
-    story.write(0, "ab");
-    story.flush();
-    story.write(1, "c");
+    let mut recorded = RecordedWrites::default();
+    recorded.write(0, "ab");
+    recorded.flush();
+    recorded.write(1, "c");
     let mut medium = Medium::new(DISK, empty(), Discarded::Either);
-    medium.advance(&story.0, story.0.now()).expect("memory does not fail");
+    medium.advance(&recorded.0, recorded.0.now()).expect("memory does not fail");
     let all = SectorRange { start: Lba(0), sectors: SECTORS };
     let check = |letters: &str| {
         let bytes: Vec<u8> = letters
@@ -374,7 +374,7 @@ fn a_device_is_checked_against_what_it_may_hold() {
             .flat_map(|letter| [if letter == b'.' { 0 } else { letter }; SECTOR_BYTES as usize])
             .collect();
         let device = Memory::from_bytes(bytes);
-        medium.check(&story.0, &device, all)
+        medium.check(&recorded.0, &device, all)
     };
     check("ab..............").expect("the last write may be missing");
     check("ac..............").expect("or be there");

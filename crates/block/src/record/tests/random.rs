@@ -12,7 +12,7 @@ fn states_and_rules_agree_on_random_recordings() {
     for seed in 0..25 {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut below = |bound: u64| rng.next_u64() % bound;
-        let mut story = Story::default();
+        let mut recorded = RecordedWrites::default();
         let mut open = Vec::new();
         for letter in b'a'..=b'p' {
             let device = if below(3) == 0 { FLASH } else { DISK };
@@ -20,36 +20,37 @@ fn states_and_rules_agree_on_random_recordings() {
             let at = below(6);
             let durability = if below(4) == 0 { Durability::Through } else { Durability::Cached };
             open.push(match below(5) {
-                0 => story.begin_flush(device),
+                0 => recorded.begin_flush(device),
                 1 => {
                     let range = SectorRange { start: Lba(at), sectors };
-                    story.0.begin(device, Action::Zeroes { range, durability })
+                    recorded.0.begin(device, Action::Zeroes { range, durability })
                 }
-                _ => story.begin(device, at, &char::from(letter).to_string().repeat(sectors as usize), durability),
+                _ => recorded.begin(device, at, &char::from(letter).to_string().repeat(sectors as usize), durability),
             });
             while !open.is_empty() && below(3) > 0 {
                 let index = below(open.len() as u64) as usize;
                 let outcome = if below(8) == 0 { Outcome::Failed } else { Outcome::Done };
-                story.0.end(open.swap_remove(index), outcome);
+                recorded.0.end(open.swap_remove(index), outcome);
             }
         }
         let bounds = Bounds { whole: 3, torn: 30, sampled: 300, seed, discarded: Discarded::Zeroed };
-        let mut walk = CrashStates::new(story.0.clone(), [(DISK, empty()), (FLASH, empty())], bounds);
+        let mut walk = CrashStates::new(recorded.0.clone(), [(DISK, empty()), (FLASH, empty())], bounds);
         let mut rules = [DISK, FLASH].map(|device| Medium::new(device, empty(), Discarded::Zeroed));
         let all = SectorRange { start: Lba(0), sectors: SECTORS };
         while walk.advance().expect("memory does not fail") != Step::End {
             for (number, rule) in rules.iter_mut().enumerate() {
-                rule.advance(&story.0, walk.cut()).expect("memory does not fail");
+                rule.advance(&recorded.0, walk.cut()).expect("memory does not fail");
                 let mut seen = vec![BTreeSet::new(); SECTORS as usize];
                 for state in walk.states() {
                     let state = state.expect("memory does not fail");
                     let device = &state.devices[number];
-                    rule.check(&story.0, device, all).unwrap_or_else(|error| panic!("seed {seed}: {error} in {state}"));
+                    rule.check(&recorded.0, device, all)
+                        .unwrap_or_else(|error| panic!("seed {seed}: {error} in {state}"));
                     for (sector, letter) in letters(device).chars().enumerate() {
                         seen[sector].insert(letter);
                     }
                 }
-                let allowed = naive_versions(&story.0, [DISK, FLASH][number], walk.cut());
+                let allowed = naive_versions(&recorded.0, [DISK, FLASH][number], walk.cut());
                 assert_eq!(seen, allowed, "seed {seed}, {}", walk.cut());
             }
         }

@@ -92,8 +92,8 @@ impl Session<'_> {
 
     /// Logs an error of the device, and returns the code for the client.
     pub(super) fn failed(&self, error: &BlockError) -> ErrorCode {
-        if let Some(untold) = self.export.failures.admit_report() {
-            tracing::warn!(export = self.export.name(), %error, untold, "a request failed");
+        if let Some(suppressed) = self.export.failures.admit_report() {
+            tracing::warn!(export = self.export.name(), %error, suppressed, "a request failed");
         }
         error_code(error)
     }

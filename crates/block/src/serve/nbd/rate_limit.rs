@@ -13,8 +13,8 @@ pub(super) struct RateLimit(Mutex<Last>);
 
 #[derive(Debug, Default)]
 struct Last {
-    told: Option<Instant>,
-    untold: u64,
+    reported: Option<Instant>,
+    suppressed: u64,
 }
 
 impl RateLimit {
@@ -26,12 +26,12 @@ impl RateLimit {
 
 impl Last {
     fn admit_report(&mut self, now: Instant) -> Option<u64> {
-        if self.told.is_some_and(|told| now.saturating_duration_since(told) < EVERY) {
-            self.untold += 1;
+        if self.reported.is_some_and(|reported| now.saturating_duration_since(reported) < EVERY) {
+            self.suppressed += 1;
             return None;
         }
-        self.told = Some(now);
-        Some(std::mem::take(&mut self.untold))
+        self.reported = Some(now);
+        Some(std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -40,11 +40,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_and_then_one_in_ten_seconds_with_the_number_of_the_others() {
+    fn the_first_is_logged_and_then_one_in_ten_seconds_with_the_number_of_the_others() {
         let (begin, mut last) = (Instant::now(), Last::default());
-        let told: Vec<_> = (0..25).map(|second| last.admit_report(begin + Duration::from_secs(second))).collect();
+        let reported: Vec<_> = (0..25).map(|second| last.admit_report(begin + Duration::from_secs(second))).collect();
         let wanted: Vec<_> =
             (0..25).map(|second| (second % 10 == 0).then_some(if second == 0 { 0 } else { 9 })).collect();
-        assert_eq!(told, wanted);
+        assert_eq!(reported, wanted);
     }
 }

@@ -18,7 +18,7 @@ use super::socket::Socket;
 /// How long to wait before accepting again when the system has no more files or memory.
 const OUT_OF_FILES: Duration = Duration::from_millis(100);
 
-/// A running server. Dropping it stops it, too, but tells nobody of a failed flush.
+/// A running server. Dropping it stops it, too, but reports no failed flush.
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<ServerShared>,
@@ -119,8 +119,8 @@ fn accept(listener: &Listener, shared: &Arc<ServerShared>) {
 
 fn start_connection(client: OwnedFd, shared: &Arc<ServerShared>) {
     let Some(admitted) = shared.admit(Socket::new(client)) else {
-        if let Some(untold) = shared.turned_away.admit_report() {
-            tracing::warn!(limit = shared.limits.connections, untold, "turned a client away: too many connections");
+        if let Some(suppressed) = shared.turned_away.admit_report() {
+            tracing::warn!(limit = shared.limits.connections, suppressed, "turned a client away: too many connections");
         }
         return;
     };
@@ -131,8 +131,8 @@ fn start_connection(client: OwnedFd, shared: &Arc<ServerShared>) {
         match ended {
             Ended::Closed | Ended::Stopped => tracing::debug!(connection = admitted.number, %ended, "connection ended"),
             ended => {
-                if let Some(untold) = admitted.shared.ended_badly.admit_report() {
-                    tracing::warn!(connection = admitted.number, %ended, untold, "connection ended");
+                if let Some(suppressed) = admitted.shared.ended_badly.admit_report() {
+                    tracing::warn!(connection = admitted.number, %ended, suppressed, "connection ended");
                 }
             }
         }

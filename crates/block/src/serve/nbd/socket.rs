@@ -17,7 +17,7 @@ const SEND_BUFFER: usize = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
-/// How long a receive goes on.
+/// How long a receive continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReceiveLimit {
     /// Something has come.

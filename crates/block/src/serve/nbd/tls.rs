@@ -1,6 +1,6 @@
 //! TLS between a client and the connection that serves it.
 //!
-//! After STARTTLS the connection goes on over one end of a pair of sockets. A thread of its own carries bytes between
+//! After STARTTLS the connection continues over one end of a pair of sockets. A thread of its own carries bytes between
 //! the other end and the client's socket, and encrypts and decrypts on the way, so that nothing else here knows of TLS:
 //!
 //! - It reads from one side only when all that the other has to take is gone: neither side fills memory.
@@ -40,7 +40,7 @@ pub enum TlsError {
     File {
         /// Which one.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
     /// The certificate and the key cannot be used.

@@ -27,7 +27,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 #[test]
-fn the_driver_is_told_size_blocks_rotation_and_that_there_is_a_cache() {
+fn the_driver_gets_size_blocks_rotation_and_cache() {
     let params = encode(&DISK, Access::ReadWrite);
     assert_eq!((u32_at(&params, 0), u32_at(&params, 4)), (64, 0b11), "length and kinds");
     assert_eq!(u32_at(&params, 8), 0b1110, "rotational, volatile cache, FUA");

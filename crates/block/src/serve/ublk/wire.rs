@@ -33,7 +33,7 @@ const DEAD: u16 = 0;
 /// A command to the driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ControlCommand {
-    /// Say how a device stands.
+    /// Return the state of a device.
     Info,
     /// Make a device that nobody sees yet.
     Add,

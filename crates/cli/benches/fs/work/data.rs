@@ -43,7 +43,7 @@ impl Job<'_> {
             .arg(format!("--size={}", self.size))
             .args(more);
         let output = host::run(&mut command)?;
-        // Notes may stand before the object.
+        // Notes may come before the object.
         let begin = output.stdout.iter().position(|byte| *byte == b'{').context("fio printed no JSON")?;
         let report: Value = serde_json::from_slice(&output.stdout[begin..]).context("fio printed broken JSON")?;
         let side = match direction {

@@ -91,7 +91,7 @@ pub(super) fn wait_for(stack: &Stack, wanted: usize) -> Result<()> {
     Ok(())
 }
 
-/// Of the work's own directories (a branch may hold others, hidden ones, for its own use).
+/// Files in the work's own directories (a branch may hold others, hidden ones, for its own use).
 fn count_files(branch: &Path) -> usize {
     let Ok(directories) = fs::read_dir(branch) else { return 0 };
     let of_work = directories.flatten().filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"d"));

@@ -136,7 +136,7 @@ struct Simulated {
     trace: String,
     requests: u64,
     length_s: f64,
-    /// Whether the trace goes on behind these requests.
+    /// Whether the trace continues behind these requests.
     is_cut: bool,
 }
 

@@ -184,7 +184,7 @@ pub(super) fn advise(
     report!("placement: {}", count(cells.len() as u64, "run"));
     let outcomes = simulator.outcomes(&cells)?;
     let runs: Vec<_> = runs.into_iter().zip(outcomes).collect();
-    let (today, waited) = placement::judge(&runs, candidates.len());
+    let (today, waited) = placement::evaluate(&runs, candidates.len());
     let tried: Vec<RuleFigures> = candidates
         .iter()
         .enumerate()

@@ -78,7 +78,7 @@ pub(super) fn record(order: &Order<'_>) -> anyhow::Result<Vec<Recording>> {
     for disk in &names {
         let path = save.map(|path| file_of(path, (devices.len() > 1).then_some(disk)));
         let file = path.map(|path| Recorded::create(&path, Existing::Keep)).transpose()?;
-        // One more shows that the recording goes on.
+        // One more shows that the recording continues.
         kept.push(RequestBuffer { lines: Vec::new(), room: most.saturating_add(2), file });
     }
     let ended = watch(devices, time, save.is_none().then_some(most), name, &mut kept);

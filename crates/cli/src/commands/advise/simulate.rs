@@ -43,7 +43,7 @@ impl Simulator {
         let today = Baseline { disk, memory: self.memory, policy };
         let cells = write_back::plan(recordings, today)?;
         report!("write-back: {}", count(cells.len() as u64, "run"));
-        let Some(write_back) = write_back::judge(&self.outcomes(&cells)?, today) else {
+        let Some(write_back) = write_back::evaluate(&self.outcomes(&cells)?, today) else {
             bail!("nothing was simulated")
         };
         let again = write_back::plan_again(recordings, disk, &write_back)?;
@@ -69,11 +69,11 @@ impl Simulator {
         report!("flash and sleep: {}", count(cells.len() as u64, "run"));
         let outcomes = self.outcomes(&cells)?;
         let runs: Vec<_> = runs.into_iter().zip(outcomes).collect();
-        let Some(judged) = sleep::judge(&runs) else { bail!("nothing was simulated") };
+        let Some(judged) = sleep::evaluate(&runs) else { bail!("nothing was simulated") };
         Ok(SleepAdvice::Judged(Box::new(judged)))
     }
 
-    /// Refuses to go on after Ctrl-C.
+    /// Refuses to continue after Ctrl-C.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.later.stopped().map_or(Ok(()), |code| Err(Interrupted(code).into()))
     }

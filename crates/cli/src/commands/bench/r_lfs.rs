@@ -294,10 +294,10 @@ fn step(arguments: &[&str], stop: &AtomicBool) -> anyhow::Result<String> {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    let mut told = String::new();
-    child.stdout.take().context("a step has no output")?.read_to_string(&mut told)?;
+    let mut reported = String::new();
+    child.stdout.take().context("a step has no output")?.read_to_string(&mut reported)?;
     ensure!(status.success(), "the step {} failed", arguments.join(" "));
-    Ok(told)
+    Ok(reported)
 }
 
 /// A step of the benchmark, in a process of its own.

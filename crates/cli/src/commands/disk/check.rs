@@ -219,7 +219,7 @@ fn check_users(disk: &DiskSpec, report: &mut DiskCheckReport) {
     }
     let flash = disk.cache.as_ref().map(|cache| &cache.flash);
     let Some(used) = std::iter::once(&disk.disk).chain(flash).find_map(in_use) else { return };
-    // A look at its beginning harms nobody.
+    // A look at its beginning does no harm.
     report.serves_store = disk.log.is_some() || disk.disk.path().is_some_and(|path| has_a_store(path));
     report.warn(format!("{used}: its data was not checked"));
     report.unread = Some(used);

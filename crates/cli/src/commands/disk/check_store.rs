@@ -108,8 +108,8 @@ pub(super) fn check_store(spec: &DiskSpec, depth: Depth) -> anyhow::Result<Optio
         looked.warnings.extend(differences(log, &report));
     }
     if spec.log.is_none() && spec.cache.is_some() {
-        let told = "disk and flash hold a log store: add [log] to the configuration to use them";
-        looked.errors.push(StoreProblem::new(told.to_owned()));
+        let reported = "disk and flash hold a log store: add [log] to the configuration to use them";
+        looked.errors.push(StoreProblem::new(reported.to_owned()));
     }
     Ok(Some(looked))
 }

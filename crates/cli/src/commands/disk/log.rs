@@ -159,7 +159,7 @@ impl NewStore {
     }
 }
 
-/// How a store stands, in lines of `status`.
+/// The state of a store, in lines of `status`.
 pub(super) fn status(log: &LogStatus, size: ByteSize) -> String {
     let percent = (u128::from(log.live.0) * 100).checked_div(u128::from(size.0)).unwrap_or(0);
     let emptied = match log.emptied_segments {

@@ -43,12 +43,12 @@ impl Drop for ProgressDisplay {
     }
 }
 
-/// How long something takes that nobody can say the end of. Short waits are not told.
+/// Shows how long something takes whose end is not known. Short waits are not reported.
 pub(super) struct Waiting {
     what: String,
     bar: ProgressBar,
     on_terminal: bool,
-    told: Option<Duration>,
+    reported: Option<Duration>,
 }
 
 impl Waiting {
@@ -56,7 +56,7 @@ impl Waiting {
     pub(super) fn new(what: &str) -> Waiting {
         let on_terminal = std::io::stderr().is_terminal();
         let bar = if on_terminal { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        Waiting { what: what.to_owned(), bar, on_terminal, told: None }
+        Waiting { what: what.to_owned(), bar, on_terminal, reported: None }
     }
 
     /// Shows how long it has taken.
@@ -68,8 +68,8 @@ impl Waiting {
         if self.on_terminal {
             self.bar.set_message(line);
             self.bar.tick();
-        } else if self.told.is_none_or(|told| so_far.saturating_sub(told) >= LINE_EVERY) {
-            self.told = Some(so_far);
+        } else if self.reported.is_none_or(|reported| so_far.saturating_sub(reported) >= LINE_EVERY) {
+            self.reported = Some(so_far);
             report!("{line}");
         }
     }

@@ -55,7 +55,7 @@ pub(super) struct SalvageArgs {
     pub(super) json: bool,
 }
 
-/// What was got out, as `--json` prints it.
+/// What was recovered, as `--json` prints it.
 #[derive(Debug, Serialize)]
 struct Salvaged {
     /// Every block is what was written last.
@@ -64,7 +64,7 @@ struct Salvaged {
     to: PathBuf,
     size: ByteSize,
     copied: ByteSize,
-    /// Chunks at the end of the log of which nobody knows what they held.
+    /// Chunks at the end of the log whose contents are unknown.
     missing_chunks: u64,
     /// Damaged structures.
     damage: Vec<String>,

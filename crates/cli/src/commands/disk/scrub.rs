@@ -75,7 +75,7 @@ impl ScrubArgs {
     }
 }
 
-/// How the scrubs of a disk stand, in a line.
+/// The state of the scrubs of a disk, in a line.
 pub(super) fn status(scrub: &ScrubStatus) -> String {
     let so_far = || {
         let damaged = (scrub.damaged_ranges > 0).then(|| format!(", {} damaged", count(scrub.damaged_ranges, "range")));

@@ -87,7 +87,7 @@ impl DiskStatusArgs {
     }
 }
 
-/// All at once: one that does not answer holds up nobody.
+/// All at once: one that does not answer holds up no other.
 fn fetch_all(names: Vec<DiskName>) -> Vec<(DiskName, anyhow::Result<DiskStatus>)> {
     let fetch = |name: &DiskName| fetch_status(&DiskClient::new(&place::control(name)).with_timeout(STATUS_TIMEOUT));
     std::thread::scope(|scope| {

@@ -153,8 +153,8 @@ mod tests {
             ("type=directory", "type: \"directory\" is not file, symlink"),
             ("xattr.=x", "unknown key \"xattr.\""),
         ] {
-            let told = parse(text).unwrap_err().to_string();
-            assert!(told.starts_with(said), "{text}: {told}");
+            let reported = parse(text).unwrap_err().to_string();
+            assert!(reported.starts_with(said), "{text}: {reported}");
         }
     }
 }

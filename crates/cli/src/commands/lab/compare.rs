@@ -149,7 +149,7 @@ fn one_run(outcome: &Outcome, figures: &Figures) -> String {
     let groups = groups(std::slice::from_ref(outcome));
     for group in &groups {
         let cut = if outcome.interrupted { ", cut short" } else { "" };
-        let _ = writeln!(text, "{}: {}{cut}", outcome.setting.policy, visible(&table::circumstances(group)));
+        let _ = writeln!(text, "{}: {}{cut}", outcome.setting.policy, visible(&table::common_settings(group)));
     }
     let all: Vec<&Metric> = METRICS.iter().collect();
     for metric in if figures.chosen { &figures.metrics } else { &all } {
@@ -158,6 +158,6 @@ fn one_run(outcome: &Outcome, figures: &Figures) -> String {
     if !figures.chosen {
         text += &phases(outcome);
     }
-    text.extend(groups.iter().filter_map(Group::hardly_asked).map(|sentence| sentence + "\n"));
+    text.extend(groups.iter().filter_map(Group::low_influence_note).map(|sentence| sentence + "\n"));
     text
 }

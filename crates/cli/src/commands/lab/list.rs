@@ -46,7 +46,7 @@ struct ListItem {
     summary: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     source: &'static str,
-    /// Of a disk: rotating, flash, or an array.
+    /// The kind of a disk: rotating, flash, or an array.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     /// Of a disk.

@@ -48,15 +48,15 @@ pub(super) fn comparison(outcomes: &[Outcome], figures: &Figures, look: TableSty
         if place > 0 {
             text.push('\n');
         }
-        let _ = writeln!(text, "{}", visible(&circumstances(group)));
+        let _ = writeln!(text, "{}", visible(&common_settings(group)));
         text += &table(group, figures, look);
-        text.extend(group.hardly_asked().map(|sentence| sentence + "\n"));
+        text.extend(group.low_influence_note().map(|sentence| sentence + "\n"));
     }
     text
 }
 
 /// What all runs of the group were run with: the input, the disk, memory and seed, and whatever is not the default.
-pub(super) fn circumstances(group: &Group<'_>) -> String {
+pub(super) fn common_settings(group: &Group<'_>) -> String {
     let shared = |of: &dyn Fn(&Setting) -> Option<String>| {
         let mut values = group.outcomes().map(|outcome| of(&outcome.setting));
         let first = values.next().flatten();
@@ -78,7 +78,7 @@ pub(super) fn circumstances(group: &Group<'_>) -> String {
         parts.push(shared(&|of| of.options.get(name).map(option)));
     }
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    // The disk belongs to the input; without it the input stands alone.
+    // The disk belongs to the input; without it the input is alone.
     let gap = if parts.first().is_some_and(|part| part.starts_with("on ")) { " " } else { ", " };
     if parts.is_empty() { group.input.to_owned() } else { format!("{}{gap}{}", group.input, parts.join(", ")) }
 }
@@ -292,17 +292,17 @@ mod tests {
     }
 
     #[test]
-    fn what_says_little_of_the_policies_is_told_below() {
+    fn a_note_below_the_table_says_that_the_runs_depend_little_on_the_policies() {
         let drained = |share: u64, threshold: u64| {
             let because =
                 WrittenBecause { drained: share, threshold, expired: 100 - share - threshold, ..Default::default() };
             Outcome { written_because: because, ..run("file", 20.0) }
         };
-        let told = |runs: &[Outcome]| comparison(runs, &usual(&["time_s"]), WIDE).contains("hardly any pages");
-        assert!(told(&[drained(90, 0), drained(96, 4), drained(0, 10)]), "age is as little asked for as the end");
-        assert!(!told(&[drained(90, 0), drained(89, 11)]));
+        let reported = |runs: &[Outcome]| comparison(runs, &usual(&["time_s"]), WIDE).contains("hardly any pages");
+        assert!(reported(&[drained(90, 0), drained(96, 4), drained(0, 10)]), "age is as little asked for as the end");
+        assert!(!reported(&[drained(90, 0), drained(89, 11)]));
         let cut = Outcome { interrupted: true, ..drained(0, 100) };
-        assert!(told(&[drained(90, 0), cut]), "a run cut short says nothing");
+        assert!(reported(&[drained(90, 0), cut]), "a run cut short says nothing");
     }
 
     #[test]

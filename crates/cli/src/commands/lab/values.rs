@@ -30,7 +30,7 @@ fn number_of(what: &'static str, allowed: RangeInclusive<u32>) -> impl Fn(&str) 
     }
 }
 
-/// How many runs go on at a time: one a processor, if nothing else was said.
+/// How many runs are active at a time: one a processor, if nothing else was said.
 pub(in crate::commands) fn threads(given: Option<u32>) -> usize {
     let processors = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     given.map_or_else(processors, |threads| threads as usize)

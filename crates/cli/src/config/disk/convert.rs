@@ -203,8 +203,8 @@ fn settings(c: &mut Complaints, file: &CacheFile) -> CacheSettings {
 fn memory(c: &mut Complaints, given: Option<&Spanned<Scalar>>, default: ByteSize) -> ByteSize {
     let size = c.size("memory", given, VALID_MEMORY).unwrap_or(default);
     let (Some(given), false) = (given, (LEAST_MEMORY..=MOST_MEMORY).contains(&size)) else { return size };
-    let told = Problem::OutOfRange { key: "memory", given: given.get_ref().text(), valid: VALID_MEMORY };
-    c.fail(given.span(), told);
+    let reported = Problem::OutOfRange { key: "memory", given: given.get_ref().text(), valid: VALID_MEMORY };
+    c.fail(given.span(), reported);
     default
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct LogSpec {
     pub(crate) scheme: SchemeSpec,
     /// What suits the size of the device if nothing is said.
     pub(crate) segment: Option<ByteSize>,
-    /// Of the device, so that cleaning is cheap.
+    /// The share of the device that is kept free, so that cleaning is cheap.
     pub(crate) spare: Percent,
     #[serde(serialize_with = "name_of")]
     pub(crate) victim: Victim,
@@ -60,7 +60,7 @@ pub(crate) struct LogSpec {
     pub(crate) clean_share: Percent,
     /// The most log between two checkpoints.
     pub(crate) checkpoint_every: ByteSize,
-    /// How long nobody may have asked for anything before it cleans ahead.
+    /// How long no request may have come before it cleans ahead.
     #[serde(serialize_with = "duration")]
     pub(crate) quiet: Duration,
 }
@@ -174,8 +174,8 @@ fn segment(c: &mut Complaints, given: Option<&Spanned<Scalar>>) -> Option<ByteSi
     let size = c.size("segment", given, VALID_SEGMENT)?;
     if !is_segment(size) {
         let given = given?;
-        let told = Problem::OutOfRange { key: "segment", given: given.get_ref().text(), valid: VALID_SEGMENT };
-        c.fail(given.span(), told);
+        let reported = Problem::OutOfRange { key: "segment", given: given.get_ref().text(), valid: VALID_SEGMENT };
+        c.fail(given.span(), reported);
     }
     Some(size)
 }

@@ -53,7 +53,7 @@ fn path(place: Range<usize>, path: &str) -> Spanned<String> {
     Spanned::new(place, absolute.unwrap_or_else(|| path.to_owned()))
 }
 
-/// Reads `key=value`, which stands at `place`.
+/// Reads `key=value`, which is at `place`.
 fn key(c: &mut Complaints, file: &mut DeviceFile, place: Range<usize>, text: &str) {
     let Some((key, value)) = text.split_once('=') else {
         return c.fail(place, Problem::KeyWithoutValue { text: text.to_owned() });

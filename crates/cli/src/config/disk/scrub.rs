@@ -60,8 +60,8 @@ pub(super) fn scrub(c: &mut Complaints, file: &ScrubFile) -> ScrubSpec {
     let every = file.every.as_ref().map(|given| {
         let every = c.duration("every", Some(given), LEAST_INTERVAL);
         if every < LEAST_INTERVAL {
-            let told = Problem::OutOfRange { key: "every", given: given.get_ref().text(), valid: VALID_INTERVAL };
-            c.fail(given.span(), told);
+            let reported = Problem::OutOfRange { key: "every", given: given.get_ref().text(), valid: VALID_INTERVAL };
+            c.fail(given.span(), reported);
         }
         every
     });
@@ -69,8 +69,8 @@ pub(super) fn scrub(c: &mut Complaints, file: &ScrubFile) -> ScrubSpec {
     if let (Some(bandwidth), Some(given)) = (bandwidth, &file.bandwidth)
         && !is_bandwidth(bandwidth)
     {
-        let told = Problem::OutOfRange { key: "bandwidth", given: given.get_ref().text(), valid: VALID_BANDWIDTH };
-        c.fail(given.span(), told);
+        let reported = Problem::OutOfRange { key: "bandwidth", given: given.get_ref().text(), valid: VALID_BANDWIDTH };
+        c.fail(given.span(), reported);
     }
     ScrubSpec { every, bandwidth: bandwidth.unwrap_or(DEFAULT_BANDWIDTH) }
 }

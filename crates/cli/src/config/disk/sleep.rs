@@ -23,7 +23,7 @@ impl Default for SleepSpec {
 }
 
 impl SleepSpec {
-    /// Whether the disk is to go on turning.
+    /// Whether the disk should continue turning.
     pub(crate) fn is_never(&self) -> bool {
         self.text == "never"
     }

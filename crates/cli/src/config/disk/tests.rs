@@ -150,7 +150,7 @@ fn the_file_gives_the_name_where_none_is_given() {
 
 const DISK: &str = "[disk]\npath = \"/dev/sdb\"\n";
 
-/// What is wrong with each text.
+/// The error of each text.
 fn check(cases: &[(String, &[&str])]) {
     for (text, expected) in cases {
         assert_eq!(mistakes(text), *expected, "{text}");
@@ -311,12 +311,12 @@ fn mistakes_about_names_and_addresses_are_found_and_say_what_to_write() {
 
 #[test]
 fn an_unknown_profile_is_answered_with_those_that_there_are() {
-    let told = mistakes("[disk]\nkind = \"emulated\"\nprofile = \"moden\"\nsize = \"1GiB\"\n");
+    let reported = mistakes("[disk]\nkind = \"emulated\"\nprofile = \"moden\"\nsize = \"1GiB\"\n");
     let known = profile("moden").expect_err("there is no such profile").known;
     let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
     let expected =
         format!("3:11: \"moden\" is not valid here (did you mean \"modern\"?); valid values: {}", known.join(", "));
-    assert_eq!(told, [expected]);
+    assert_eq!(reported, [expected]);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn a_device_on_the_command_line_is_a_path_or_a_kind_with_keys() {
 }
 
 #[test]
-fn mistakes_in_a_device_on_the_command_line_are_told_with_their_place() {
+fn mistakes_in_a_device_on_the_command_line_are_reported_with_their_place() {
     for (text, message) in [
         ("memory", "--disk:1:1: a device of kind \"memory\" needs \"size\""),
         (
@@ -456,7 +456,7 @@ fn a_scrub_has_an_interval_and_a_bandwidth() {
     let month = std::time::Duration::from_secs(30 * 86_400);
     assert_eq!(spec.scrub, ScrubSpec { every: Some(month), bandwidth: umbrella_units::ByteSize(5 << 20) });
     let wrong = "[disk]\npath = \"/dev/sdb\"\n[scrub]\nevery = \"1s\"\nbandwidth = \"1KiB\"\n";
-    let told = mistakes(wrong);
-    assert!(told[0].starts_with("4:9: ") && told[0].contains("a minute or longer"), "{told:?}");
-    assert!(told[1].starts_with("5:13: ") && told[1].contains("64KiB or more"), "{told:?}");
+    let reported = mistakes(wrong);
+    assert!(reported[0].starts_with("4:9: ") && reported[0].contains("a minute or longer"), "{reported:?}");
+    assert!(reported[1].starts_with("5:13: ") && reported[1].contains("64KiB or more"), "{reported:?}");
 }

@@ -70,7 +70,7 @@ fn lines_of(text: &str, table: &Range<usize>) -> Range<usize> {
     blank..end
 }
 
-/// Takes a name out of a list that has others. What stands behind a name, up to the end of its line, belongs to it.
+/// Takes a name out of a list that has others. What is behind a name, up to the end of its line, belongs to it.
 fn remove(names: &mut Array, name: &str) {
     let at = names.iter().position(|value| value.as_str() == Some(name));
     let Some(at) = at.filter(|_| names.len() > 1) else { return };

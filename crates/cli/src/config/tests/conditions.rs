@@ -109,7 +109,7 @@ fn a_rule_that_fetches_warm_files_and_lets_them_go_is_odd() {
             "mount = \"/pool\"\n[[branch]]\nname = \"flash\"\npath = \"/mnt/flash\"\n{keys}\n[[branch]]\nname = \"disk\"\npath = \"/mnt/disk\"\n\
              [[rule]]\nwhen = {{ {when} }}\nto = [\"flash\", \"disk\"]\n"
         );
-        odd_rules::findings(&read_text(&text).unwrap()).len()
+        suspicious_rules::findings(&read_text(&text).unwrap()).len()
     };
     let evict = |order: &str| format!("evict = {{ above = \"80%\", until = \"70%\", order = \"{order}\" }}");
     assert_eq!(found("", "heat = \"> 5\""), 1, "without a hysteresis");
@@ -140,7 +140,7 @@ fn conditions_stand_inside_each_other_eight_deep() {
 fn a_condition_on_the_path_of_the_mount_or_of_a_directory_is_odd() {
     let found = |glob: &str| {
         let rule = format!("[[rule]]\nwhen = {{ not = {{ path = \"{glob}\" }} }}\nto = \"flash\"\n");
-        odd_rules::findings(&read_text(&with_default(&rule)).unwrap()).len()
+        suspicious_rules::findings(&read_text(&with_default(&rule)).unwrap()).len()
     };
     assert_eq!([found("/pool/films/**"), found("/films"), found("/films/**")], [1, 1, 0]);
 }

@@ -56,7 +56,7 @@ fn what_cannot_be_is_an_error_at_its_place() {
 /// The oddities of a configuration, for people, each with the text that it is about.
 fn odd(text: &str) -> Vec<(String, String)> {
     let config = read_text(text).unwrap_or_else(|errors| panic!("{errors}"));
-    let findings = [crate::config::contradictions::findings(&config), odd_rules::findings(&config)].concat();
+    let findings = [crate::config::contradictions::findings(&config), suspicious_rules::findings(&config)].concat();
     findings.into_iter().map(|found| (text[found.span].to_owned(), found.notice.to_string())).collect()
 }
 
@@ -111,8 +111,8 @@ fn what_undoes_itself_is_a_warning_at_its_place() {
         ),
     ] {
         let found = odd(&text);
-        let [(there, told)] = &found[..] else { panic!("{text}: {found:?}") };
-        assert!(there.starts_with(at) && told.starts_with(said), "{found:?}");
+        let [(there, reported)] = &found[..] else { panic!("{text}: {found:?}") };
+        assert!(there.starts_with(at) && reported.starts_with(said), "{found:?}");
     }
 }
 

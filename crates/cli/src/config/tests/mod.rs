@@ -109,7 +109,7 @@ fn list(names: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn figure_8_is_read_as_it_stands() {
+fn figure_8_is_read_as_it_is() {
     let spec = read_text(FIGURE_8).unwrap().spec;
     assert_eq!(spec.mount, Path::new("/srv/pool"));
     assert_eq!(spec.rules.default, ["disk"]);
@@ -423,8 +423,8 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
     assert_eq!(old, "pool.toml:5:1: the key \"keep_free\" is now called \"min_free\"; its values are the same");
     assert!(when_error("size = 5, band = 1").contains("is now called \"hysteresis\""));
     for key in ["paths", "glob", "folder"] {
-        let told = when_error(&format!("{key} = \"/films/**\""));
-        assert!(told.contains("not a condition of \"when\"; write path = \"/films/**\""), "{told}");
+        let reported = when_error(&format!("{key} = \"/films/**\""));
+        assert!(reported.contains("not a condition of \"when\"; write path = \"/films/**\""), "{reported}");
     }
     assert!(
         when_error("sise = 5")
@@ -437,8 +437,8 @@ fn an_unknown_key_comes_with_its_place_a_hint_and_the_valid_keys() {
     let below = error(&format!("{ONE}write_back = \"sweep\"\nwrite_back_background = 0\n"));
     assert!(below.contains("must be more than 0 bytes (leave it out for half of the limit)"), "{below}");
     for given in ["\"*.avi\"", "[\"*.avi\"]", "{ glob = \"*.avi\" }"] {
-        let told = error(&with_default(&format!("[[rule]]\nmatch = {given}\nto = \"flash\"\n")));
-        assert!(told.contains("{ glob = \"/**.avi\", to = [\"disk\"] }"), "{given}: {told}");
+        let reported = error(&with_default(&format!("[[rule]]\nmatch = {given}\nto = \"flash\"\n")));
+        assert!(reported.contains("{ glob = \"/**.avi\", to = [\"disk\"] }"), "{given}: {reported}");
     }
     assert!(error(&with_default("[rules]\n")).contains("unknown key \"rules\" (did you mean \"rule\"?)"));
     assert!(
@@ -736,7 +736,7 @@ fn a_fill_level_that_nothing_can_lower_is_found() {
              [[branch]]\nname = \"hdd\"\npath = \"/hdd\"\n[[branch]]\nname = \"tape\"\npath = \"/tape\"\n{rest}"
         );
         let config = read_text(&text).unwrap_or_else(|error| panic!("{text}{error}"));
-        let found = odd_rules::idle_evicts(&config);
+        let found = suspicious_rules::idle_evicts(&config);
         for finding in &found {
             assert!(text[finding.span.clone()].starts_with("{ above"), "{finding:?}");
         }

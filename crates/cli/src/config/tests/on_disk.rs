@@ -86,18 +86,18 @@ fn a_mount_point_inside_a_branch_is_an_error() {
 }
 
 #[test]
-fn oddities_are_told_and_are_no_errors() {
+fn oddities_are_reported_and_are_no_errors() {
     let dir = place();
     let (_, findings) = look_at(dir.path(), "nowhere", "a", "gone").unwrap();
-    let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
-    assert_eq!(told.len(), 3, "{told:?}");
-    assert!(told[0].contains("nowhere does not exist"), "{told:?}");
-    assert!(told[1].contains("branch \"one\"") && told[1].contains("is a plain directory"), "{told:?}");
-    assert!(told[2].contains("branch \"two\"") && told[2].contains("gone does not exist"), "{told:?}");
+    let reported: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
+    assert_eq!(reported.len(), 3, "{reported:?}");
+    assert!(reported[0].contains("nowhere does not exist"), "{reported:?}");
+    assert!(reported[1].contains("branch \"one\"") && reported[1].contains("is a plain directory"), "{reported:?}");
+    assert!(reported[2].contains("branch \"two\"") && reported[2].contains("gone does not exist"), "{reported:?}");
 }
 
 #[test]
-fn branches_on_one_file_system_are_told_unless_one_of_them_is_offline() {
+fn branches_on_one_file_system_are_reported_unless_one_of_them_is_offline() {
     let dir = place();
     let shown = dir.path().display();
     let file = dir.path().join("pool.toml");
@@ -108,29 +108,29 @@ fn branches_on_one_file_system_are_told_unless_one_of_them_is_offline() {
         );
         std::fs::write(&file, text).unwrap();
         let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
-        let told = findings.iter().any(|finding| matches!(finding.notice, notice::Notice::SameFileSystem { .. }));
-        assert_eq!(told, shared, "{required}: {findings:?}");
+        let reported = findings.iter().any(|finding| matches!(finding.notice, notice::Notice::SameFileSystem { .. }));
+        assert_eq!(reported, shared, "{required}: {findings:?}");
     }
 }
 
 #[test]
-fn a_min_free_of_a_few_bytes_is_told() {
+fn a_min_free_of_a_few_bytes_is_reported() {
     let dir = place();
     let shown = dir.path().display();
     let file = dir.path().join("pool.toml");
-    for (min_free, told) in [("5", true), ("\"5\"", true), ("\"5%\"", false), ("0", false), ("\"1MiB\"", false)] {
+    for (min_free, reported) in [("5", true), ("\"5\"", true), ("\"5%\"", false), ("0", false), ("\"1MiB\"", false)] {
         let text = format!(
             "mount = \"{shown}/mount\"\n[[branch]]\nname = \"a\"\npath = \"{shown}/a\"\nmin_free = {min_free}\n"
         );
         std::fs::write(&file, text).unwrap();
         let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
         let tiny = findings.iter().any(|finding| finding.notice.to_string().contains("write for example \"5%\""));
-        assert_eq!(tiny, told, "{min_free}");
+        assert_eq!(tiny, reported, "{min_free}");
     }
 }
 
 #[test]
-fn a_staging_area_that_cannot_be_used_is_told() {
+fn a_staging_area_that_cannot_be_used_is_reported() {
     let dir = place();
     let shown = dir.path().display();
     let file = dir.path().join("pool.toml");
@@ -148,10 +148,16 @@ fn a_staging_area_that_cannot_be_used_is_told() {
             format!("mount = \"{shown}/mount\"\n[[branch]]\nname = \"c\"\npath = \"{shown}/c\"\n[staging]\n{keys}\n");
         std::fs::write(&file, text).unwrap();
         let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
-        let told = findings.iter().map(|finding| finding.notice.to_string()).find(|told| told.contains("staging area"));
-        let as_expected =
-            if reason.is_empty() { told.is_none() } else { told.as_deref().is_some_and(|told| told.contains(reason)) };
-        assert!(as_expected, "{keys}: {told:?}");
+        let reported = findings
+            .iter()
+            .map(|finding| finding.notice.to_string())
+            .find(|reported| reported.contains("staging area"));
+        let as_expected = if reason.is_empty() {
+            reported.is_none()
+        } else {
+            reported.as_deref().is_some_and(|reported| reported.contains(reason))
+        };
+        assert!(as_expected, "{keys}: {reported:?}");
     }
 }
 
@@ -181,7 +187,7 @@ fn the_mount_point_is_known_by_its_real_path() {
 }
 
 #[test]
-fn rules_that_can_place_nothing_are_told() {
+fn rules_that_can_place_nothing_are_reported() {
     let dir = place();
     let shown = dir.path().display();
     let text = format!(
@@ -191,10 +197,10 @@ fn rules_that_can_place_nothing_are_told() {
     let file = dir.path().join("pool.toml");
     std::fs::write(&file, text).unwrap();
     let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
-    let told: Vec<_> = findings.into_iter().map(|finding| finding.notice).collect();
+    let reported: Vec<_> = findings.into_iter().map(|finding| finding.notice).collect();
     let rule = "r".to_owned();
     assert_eq!(
-        told,
+        reported,
         [
             notice::Notice::DefaultReadOnly,
             notice::Notice::RuleReadOnly { rule: rule.clone() },
@@ -204,16 +210,16 @@ fn rules_that_can_place_nothing_are_told() {
 }
 
 #[test]
-fn a_mount_point_that_holds_something_is_told() {
+fn a_mount_point_that_holds_something_is_reported() {
     let dir = place();
     std::fs::write(dir.path().join("mount/hidden"), "").unwrap();
     let (config, findings) = look_at(dir.path(), "mount", "a", "b").unwrap();
-    let told = notice::Notice::MountNotEmpty { mount: config.spec.mount };
-    assert!(findings.iter().any(|finding| finding.notice == told && !finding.is_remark()), "{findings:?}");
+    let reported = notice::Notice::MountNotEmpty { mount: config.spec.mount };
+    assert!(findings.iter().any(|finding| finding.notice == reported && !finding.is_remark()), "{findings:?}");
 }
 
 #[test]
-fn a_pattern_that_begins_with_the_mount_point_is_told() {
+fn a_pattern_that_begins_with_the_mount_point_is_reported() {
     let dir = place();
     let shown = dir.path().canonicalize().unwrap();
     let shown = shown.display();
@@ -224,13 +230,16 @@ fn a_pattern_that_begins_with_the_mount_point_is_told() {
     let file = dir.path().join("pool.toml");
     std::fs::write(&file, text).unwrap();
     let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
-    let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("begins with the mount point") && told[0].contains("\"/films/**\""), "{told:?}");
+    let reported: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(
+        reported[0].contains("begins with the mount point") && reported[0].contains("\"/films/**\""),
+        "{reported:?}"
+    );
 }
 
 #[test]
-fn a_pattern_that_looks_like_a_directory_is_told() {
+fn a_pattern_that_looks_like_a_directory_is_reported() {
     let dir = place();
     let shown = dir.path().canonicalize().unwrap();
     let shown = shown.display();
@@ -243,10 +252,13 @@ fn a_pattern_that_looks_like_a_directory_is_told() {
     let file = dir.path().join("pool.toml");
     std::fs::write(&file, text).unwrap();
     let (_, findings) = load(&file, None, AccessTimes::default()).unwrap();
-    let told: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    for (told, meant) in told.iter().zip(["/films/**", "/photos/2024/**"]) {
-        assert!(told.contains("matches only this name") && told.contains(&format!("\"{meant}\"")), "{told}");
+    let reported: Vec<_> = findings.iter().map(|finding| finding.notice.to_string()).collect();
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    for (reported, meant) in reported.iter().zip(["/films/**", "/photos/2024/**"]) {
+        assert!(
+            reported.contains("matches only this name") && reported.contains(&format!("\"{meant}\"")),
+            "{reported}"
+        );
     }
 }
 

@@ -77,7 +77,7 @@ impl Attached {
         }
     }
 
-    /// Why it cannot be told that the disk has become larger, if so.
+    /// Why it is not known that the disk has become larger, if so.
     pub(crate) fn fixed(&self) -> Option<String> {
         let fixed = self.front() == Front::Ublk;
         fixed.then(|| format!("{} keeps its size while it is attached; detach it first", self.shown()))

@@ -70,7 +70,7 @@ pub enum ImportError {
     Unexpected {
         /// Where.
         line: SourceLine,
-        /// What stands before it.
+        /// What is before it.
         after: String,
     },
     /// The text ends within a block.

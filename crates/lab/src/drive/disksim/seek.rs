@@ -28,7 +28,7 @@ pub(super) fn curve(
             let [one, average, full] = three(mechanics)?;
             vec![(1, one), ((far / 3).max(2), average), (far.max(3), full)]
         }
-        "curve" => lee(three(mechanics)?, far),
+        "curve" => lee_katz_curve(three(mechanics)?, far),
         "hpl" => hpl(mechanics, far, &[])?,
         "hplplus10" => hpl(mechanics, far, &mechanics.numbers("First ten seek times")?)?,
         "extracted" => {
@@ -64,7 +64,7 @@ fn distances(far: u32) -> impl Iterator<Item = u32> {
 
 /// `a sqrt(d - 1) + b (d - 1) + c` through the three times (Lee and Katz, "An analytic performance model of disk
 /// arrays", 1993).
-fn lee([one, average, full]: [f64; 3], far: u32) -> Vec<SeekPoint> {
+fn lee_katz_curve([one, average, full]: [f64; 3], far: u32) -> Vec<SeekPoint> {
     let cylinders = f64::from(far) + 1.0;
     let a = (-10.0 * one + 15.0 * average - 5.0 * full) / (3.0 * cylinders.sqrt());
     let b = (7.0 * one - 15.0 * average + 8.0 * full) / (3.0 * cylinders);

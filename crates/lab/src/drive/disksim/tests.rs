@@ -98,7 +98,7 @@ fn drive(seek: &str) -> DriveProfile {
     import(&parameters).unwrap()
 }
 
-/// What is wrong with the drive when one of its files has this text.
+/// The error of the drive when one of its files has this text.
 fn refused(name: &str, text: &str) -> String {
     let (directory, parameters) = own(EXTRACTED);
     fs::write(directory.path().join(name), text).unwrap();

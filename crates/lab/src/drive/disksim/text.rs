@@ -1,7 +1,7 @@
-//! The parameter text of DiskSim 4: blocks of `key = value`, lists, and `source FILE` for what stands in another file.
+//! The parameter text of DiskSim 4: blocks of `key = value`, lists, and `source FILE` for what is in another file.
 //!
 //! Keys and values are words; a key may have several. A comment runs from `#` to the end of its line. Each word knows
-//! where it stands, for what is said about it.
+//! where it is, for what is said about it.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ pub(super) enum Symbol {
     Word(String),
 }
 
-/// A piece, and where it stands.
+/// A piece, and where it is.
 #[derive(Debug, Clone)]
 pub(super) struct Token {
     pub(super) symbol: Symbol,
     pub(super) line: SourceLine,
 }
 
-/// What stands behind a `=` or in a list, and where it begins.
+/// What is behind a `=` or in a list, and where it begins.
 #[derive(Debug, Clone)]
 pub(super) struct ParvValue {
     pub(super) kind: ValueKind,
@@ -73,7 +73,7 @@ pub(super) fn tokens(name: &str, text: &str) -> Vec<Token> {
     all
 }
 
-/// The blocks of the outermost level; what else stands there is passed over.
+/// The blocks of the outermost level; what else is there is passed over.
 pub(super) fn blocks(tokens: Vec<Token>) -> Result<Vec<Block>, ImportError> {
     let mut reader = Parser { tokens: tokens.into_iter().peekable(), depth: 0 };
     let mut found = Vec::new();
@@ -173,7 +173,7 @@ impl Parser {
                 Symbol::Mark('}' | '=') => return Err(ImportError::Unexpected { line, after: "[".to_owned() }),
                 _ => items.push(self.value(line)?),
             }
-            // A list may stand behind words, as in a topology.
+            // A list may follow words, as in a topology.
             if let Some(line) = self.mark('[') {
                 items.push(ParvValue { kind: ValueKind::List(self.list(&line)?), line });
             }

@@ -34,7 +34,7 @@ pub struct Latency {
     pub bytes: u64,
     /// Half of them take less, in milliseconds.
     pub median_ms: f64,
-    /// Of a hundred, 99 take less, in milliseconds.
+    /// 99 of 100 take less, in milliseconds.
     pub p99_ms: f64,
 }
 

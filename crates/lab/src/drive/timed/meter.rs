@@ -180,8 +180,8 @@ impl<'a> Meter<'a> {
         }
     }
 
-    /// Whether so long a response can have come from the buffer, the heads having been far away.
-    pub(super) fn is_hit_from_afar(&self, response: f64) -> bool {
+    /// Whether a response of this length can come from the buffer after a long seek.
+    pub(super) fn is_hit_after_seek(&self, response: f64) -> bool {
         self.hit.is_some_and(|hit| response < hit.median + LEAST_SEEK)
     }
 
@@ -195,7 +195,7 @@ impl<'a> Meter<'a> {
         for place in 0..TRIES {
             self.seek_away(at)?;
             let timed = self.read(at)?;
-            if !self.is_hit_from_afar(response(timed)) {
+            if !self.is_hit_after_seek(response(timed)) {
                 return Ok(self.angle_of(timed.done));
             }
             // Other blocks push it out of the buffer.
@@ -209,7 +209,7 @@ impl<'a> Meter<'a> {
         Err(MeasureError::Buffered)
     }
 
-    /// Where the platters stand at a time, in turns.
+    /// Where the platters are at a time, in turns.
     pub(super) fn angle_of(&self, at: Nanos) -> f64 {
         (at.0 as f64 / self.turn).fract()
     }

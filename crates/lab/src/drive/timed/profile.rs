@@ -19,7 +19,7 @@ impl RotatingTimings {
     /// The disk as a profile of that name.
     pub fn profile(&self, name: &str) -> Result<DriveProfile, ProfileError> {
         let turn_ms = 60_000.0 / f64::from(self.rpm.max(1));
-        // A skew lets a stream go on without losing a turn, so nothing that happens at it takes longer.
+        // A skew lets a stream continue without losing a turn, so nothing that happens at it takes longer.
         let longest = |skew: fn(&super::Zone) -> f64| {
             let turns = self.zones.iter().map(|zone| skew(zone) / f64::from(zone.sectors_per_track.max(1)));
             (turns.fold(f64::INFINITY, f64::min) * turn_ms * (1.0 - 1e-4) - 1e-6).max(0.0)

@@ -73,7 +73,7 @@ fn rounds(meter: &mut Meter<'_>, count: usize) -> Result<(Vec<Vec<f64>>, usize),
         for &place in &order {
             let (Some(block), Some(visits)) = (blocks.get(place), visits.get_mut(place)) else { continue };
             let Some(timed) = super::none_if_local(meter.read(*block))? else { continue };
-            if meter.is_hit_from_afar(response(timed)) {
+            if meter.is_hit_after_seek(response(timed)) {
                 hits += usize::from(round > 0);
             } else {
                 visits.push(timed.done.0 as f64);

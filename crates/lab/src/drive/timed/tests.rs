@@ -224,8 +224,8 @@ fn all_of_the_time_is_used_before_it_is_said_to_be_too_little() {
         let mut disk = Virtual::new(name);
         let error = measure(&mut disk, &plan(2), &mut |_| {}).expect_err("it takes longer");
         assert!(disk.now() >= plan(2).time, "{name}: {:?}", disk.now());
-        let told = error.to_string();
-        assert!(told.contains("2s were not enough to find out whether it turns"), "{name}: {told}");
+        let reported = error.to_string();
+        assert!(reported.contains("2s were not enough to find out whether it turns"), "{name}: {reported}");
         let timings = measure(&mut Virtual::new(name), &plan(LEAST_TIME.as_secs()), &mut |_| {}).expect("it is enough");
         assert!(!timings.cut_short.is_empty(), "{name}");
     }

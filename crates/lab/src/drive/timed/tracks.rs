@@ -79,7 +79,7 @@ impl TrackFit {
     }
 
     /// Whether a turn may have `blocks` blocks, by the slope.
-    fn is_about(&self, blocks: u64) -> bool {
+    fn fits_slope(&self, blocks: u64) -> bool {
         (self.slope * blocks as f64 - 1.0).abs() < 0.05
     }
 
@@ -169,7 +169,7 @@ pub(super) fn at_like(meter: &mut Meter<'_>, near: u64, lengths: &[u64]) -> Resu
     // Behind the track's first block, and before it.
     for start in lengths.iter().filter_map(|length| end.checked_sub(*length)) {
         let Some(distance) = line.origin.checked_sub(start).filter(|&distance| distance > step) else { continue };
-        if line.is_about(end - start)
+        if line.fits_slope(end - start)
             && line.holds(meter, SearchDirection::Start, distance)?
             && (start == 0 || !line.holds(meter, SearchDirection::Start, distance + 1)?)
         {

@@ -99,7 +99,7 @@ fn rows<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<ComparisonRow<'a
     // What all outcomes of a row share, at the row's place.
     let mut shared: Vec<Setting> = Vec::new();
     for outcome in outcomes {
-        let setting = seedless(&outcome.setting);
+        let setting = without_seed(&outcome.setting);
         let belongs = |place: &usize| shared[*place] == setting && rows[*place].takes(outcome);
         if let Some(place) = (0..rows.len()).find(belongs) {
             rows[place].outcomes.push(outcome);
@@ -111,7 +111,7 @@ fn rows<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Vec<ComparisonRow<'a
     rows
 }
 
-fn seedless(setting: &Setting) -> Setting {
+fn without_seed(setting: &Setting) -> Setting {
     let mut setting = Setting { seed: 0, ..setting.clone() };
     setting.swept.remove("seed");
     setting
@@ -216,8 +216,8 @@ impl<'a> Group<'a> {
         swept.filter(|(name, _)| *name != "seed" && is_general(name)).collect()
     }
 
-    /// The complete rows that a row may be compared with, itself among them.
-    fn rivals<'b>(&'b self, row: &'b ComparisonRow<'a>) -> impl Iterator<Item = &'b ComparisonRow<'a>> {
+    /// The complete rows that a row may be compared with, including itself.
+    fn comparable_rows<'b>(&'b self, row: &'b ComparisonRow<'a>) -> impl Iterator<Item = &'b ComparisonRow<'a>> {
         let context = self.context(row);
         self.complete().filter(move |other| self.context(other) == context)
     }
@@ -227,7 +227,7 @@ impl<'a> Group<'a> {
     pub fn is_best(&self, metric: &Metric, row: &ComparisonRow<'a>) -> bool {
         let by_value =
             |one: &&ComparisonRow<'_>, other: &&ComparisonRow<'_>| one.value(metric).total_cmp(&other.value(metric));
-        let finite = || self.rivals(row).filter(|row| row.value(metric).is_finite());
+        let finite = || self.comparable_rows(row).filter(|row| row.value(metric).is_finite());
         let best = match metric.better {
             Better::Lower => finite().min_by(by_value),
             Better::Higher => finite().max_by(by_value),
@@ -310,8 +310,8 @@ fn labels(rows: &[ComparisonRow<'_>], without: Option<&str>) -> Vec<String> {
         .into_iter()
         .zip(&traits)
         .map(|(policy, own)| {
-            let told = own.iter().filter(|(name, value)| differs(name) && !says(&policy, name, value));
-            told.fold(policy.clone(), |label, (name, value)| format!("{label}, {name}={value}"))
+            let reported = own.iter().filter(|(name, value)| differs(name) && !says(&policy, name, value));
+            reported.fold(policy.clone(), |label, (name, value)| format!("{label}, {name}={value}"))
         })
         .collect()
 }

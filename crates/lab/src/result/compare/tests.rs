@@ -211,7 +211,7 @@ fn that_policies_were_asked_little_is_said_with_the_share() {
     let said = |threshold: u64, expired: u64| {
         let because = WrittenBecause { threshold, expired, ..WrittenBecause::default() };
         let outcomes = [Outcome { written_because: because, ..run("file", "a", 1.0) }];
-        groups(&outcomes)[0].hardly_asked().unwrap_or_default()
+        groups(&outcomes)[0].low_influence_note().unwrap_or_default()
     };
     assert_eq!(
         said(5, 95),

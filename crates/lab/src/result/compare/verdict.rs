@@ -40,7 +40,7 @@ impl Group<'_> {
 
     /// A sentence for runs that say little about the policies. They say little if age, a sync or the end of the input
     /// was the reason for at least half of the written pages in every complete run.
-    pub fn hardly_asked(&self) -> Option<String> {
+    pub fn low_influence_note(&self) -> Option<String> {
         let complete = || self.complete().flat_map(|row| &row.outcomes).map(|outcome| &outcome.written_because);
         let least = complete().map(WrittenBecause::unasked_percent).min()?;
         if complete().all(|because| because.pages() == 0) {

@@ -1,4 +1,4 @@
-//! A figure as bars, one a run, with a mark where the first run stands.
+//! A figure as bars, one a run, with a mark where the first run is.
 
 use std::fmt::{self, Write};
 

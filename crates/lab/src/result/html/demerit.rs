@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use umbrella_units::Nanos;
 
 use super::Provenance;
-use super::lines::{nice_step, style};
+use super::lines::{axis_step, style};
 use super::text::Safe;
 use crate::drive::{Demerit, Validation};
 
@@ -65,7 +65,7 @@ fn curves(out: &mut String, demerit: &Demerit) -> fmt::Result {
     let both = [&demerit.measured, &demerit.modelled];
     // The slowest hundredth may be far out: its half is left out of the picture, not of the figure.
     let longest = both.map(|times| quantile(times, 0.995)).into_iter().fold(0.0, f64::max);
-    let step = nice_step(longest, 1.0);
+    let step = axis_step(longest, 1.0);
     let end = (longest / step).ceil().max(1.0) * step;
     let x = |millis: f64| LEFT + (RIGHT - LEFT) * (millis / end).clamp(0.0, 1.0);
     let y = |share: f64| BOTTOM - (BOTTOM - TOP) * share;

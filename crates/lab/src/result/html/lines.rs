@@ -1,4 +1,4 @@
-//! A figure over the values of a swept parameter, one line a policy. The values stand at equal distances, in ascending
+//! A figure over the values of a swept parameter, one line a policy. The values are at equal distances, in ascending
 //! order. The other axis begins at zero, unless all lines would lie in a tenth of the chart.
 
 use std::fmt::{self, Write};
@@ -124,14 +124,14 @@ impl Axis {
         let (least, largest) =
             values.fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
         let unit = metric.unit.step(largest);
-        let step = nice_step(largest, unit);
+        let step = axis_step(largest, unit);
         let last = (largest / step).ceil().max(1.0) * step;
         let range = largest - least;
         // Lines that are apart by less are the same.
         if !(SAME * largest..FLAT * last).contains(&range) {
             return Axis { first: 0.0, last, step };
         }
-        let mut step = nice_step(range, unit);
+        let mut step = axis_step(range, unit);
         // Each line of the axis has a text of its own.
         while metric.show(largest) == metric.show(largest - step) && step < largest {
             step *= 2.0;
@@ -144,7 +144,7 @@ impl Axis {
 
 /// A step of 1, 2 or 5 times a power of ten of the unit's own round number, so that at most six reach the largest
 /// value.
-pub(super) fn nice_step(largest: f64, unit: f64) -> f64 {
+pub(super) fn axis_step(largest: f64, unit: f64) -> f64 {
     if largest <= 0.0 || !largest.is_finite() {
         return unit;
     }
@@ -170,7 +170,7 @@ fn mark(out: &mut String, place: usize, x: f64, y: f64) -> fmt::Result {
 #[cfg(test)]
 mod tests {
     use super::super::super::metric;
-    use super::{Axis, nice_step};
+    use super::{Axis, axis_step};
 
     #[test]
     fn the_axis_begins_at_zero_unless_the_lines_would_lie_in_a_tenth_of_it() {
@@ -189,11 +189,11 @@ mod tests {
     fn an_axis_has_up_to_six_round_steps() {
         let cases = [(1.0, 1.0, 0.2), (3.9, 1.0, 1.0), (187.0, 1.0, 50.0), (4096.0, 1024.0, 1024.0), (0.0, 1.0, 1.0)];
         for (largest, unit, step) in cases {
-            let got = nice_step(largest, unit);
+            let got = axis_step(largest, unit);
             assert!((got - step).abs() < 1e-9, "{largest}: {got}");
         }
         for largest in [1e-9, 0.07, 1.0, 99.0, 12_345.0, 1e15] {
-            let steps = largest / nice_step(largest, 1.0);
+            let steps = largest / axis_step(largest, 1.0);
             assert!((2.4..=6.01).contains(&steps), "{largest}: {steps}");
         }
     }

@@ -23,7 +23,7 @@ use super::{Group, Metric, Outcome, groups, metric};
 pub use demerit::page as demerit_page;
 pub use tradeoff::{Figure, PlotPoint, Rank, Tradeoff, page as tradeoff_page};
 
-/// The figures that get a chart of their own; the others stand in the table and below "more charts".
+/// The figures that get a chart of their own; the others are in the table and below "more charts".
 const IMPORTANT: [&str; 6] =
     ["time_s", "throughput", "write_p99_us", "bytes_written", "write_request_bytes", "write_distance"];
 
@@ -77,7 +77,7 @@ fn write_page(
     writeln!(out, "</main>\n<script>\n{}</script>\n</body>\n</html>", include_str!("page.js"))
 }
 
-/// A page's beginning: its title, what stands behind that, and where the page comes from.
+/// A page's beginning: its title, what is behind that, and where the page comes from.
 fn head(out: &mut String, (title, behind): (&str, &str), origin: &Provenance) -> fmt::Result {
     writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>")?;
     writeln!(
@@ -113,10 +113,10 @@ fn section(out: &mut String, place: usize, group: &Group<'_>, is_titled: bool) -
         writeln!(out, "<h2>{}{means}</h2>", Safe(group.input))?;
     }
     writeln!(out, "<p class=\"verdict\">{}</p>", Safe(&group.verdict()))?;
-    if let Some(sentence) = group.hardly_asked() {
+    if let Some(sentence) = group.low_influence_note() {
         writeln!(out, "<p class=\"warning\">{}</p>", Safe(&sentence))?;
     }
-    tables::circumstances(out, group)?;
+    tables::common_settings(out, group)?;
     let sweeps = group.sweeps();
     if sweeps.is_empty() {
         writeln!(out, "<h3>Compared with <q>{}</q></h3>", Safe(&group.rows[0].label))?;

@@ -12,7 +12,7 @@ const TOP: f64 = 24.0;
 const LEFT: f64 = 146.0;
 const RIGHT: f64 = 402.0;
 const NAME_CHARS: usize = 18;
-/// No axis spans more powers of ten: what is shorter stands at its beginning.
+/// No axis spans more powers of ten: what is shorter is at its beginning.
 const MAX_DECADES: i32 = 9;
 
 type TimesColumn = (&'static str, fn(&Outcome) -> &Times);

@@ -7,7 +7,7 @@ use super::super::{Better, ComparisonRow, Group, METRICS, Metric, Outcome, Setti
 use super::text::{Safe, direction};
 
 /// What all runs of the group were run with.
-pub(super) fn circumstances(out: &mut String, group: &Group<'_>) -> fmt::Result {
+pub(super) fn common_settings(out: &mut String, group: &Group<'_>) -> fmt::Result {
     type Fact = (&'static str, fn(&Setting) -> String);
     let facts: [Fact; 6] = [
         ("disk", |s| s.disk.clone()),

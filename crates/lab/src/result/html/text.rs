@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::super::{Better, Metric};
 
-/// Text as it may stand in an element or in a quoted attribute. What steers (control characters, and those that turn
+/// Text as it may be in an element or in a quoted attribute. What steers (control characters, and those that turn
 /// the direction of writing) is shown escaped.
 pub(super) struct Safe<'a>(pub(super) &'a str);
 

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::Provenance;
-use super::lines::{nice_step, style};
+use super::lines::{axis_step, style};
 use super::text::Safe;
 use crate::result::Unit;
 
@@ -105,7 +105,7 @@ fn dots(out: &mut String, plot: &Tradeoff) -> fmt::Result {
     let most =
         |of: fn(&PlotPoint) -> f64| plot.points.iter().map(of).filter(|value| value.is_finite()).fold(0.0, f64::max);
     let scale = |most: f64, unit: &Unit| {
-        let step = nice_step(most, unit.step(most));
+        let step = axis_step(most, unit.step(most));
         (step, (most / step).ceil().max(1.0) * step)
     };
     let (x_step, x_end) = scale(most(|point| point.at.0), &plot.across.unit);

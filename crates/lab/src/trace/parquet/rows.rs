@@ -38,7 +38,7 @@ pub(in crate::trace) struct Rows {
 }
 
 impl Rows {
-    /// Of a file whose columns are those of a trace.
+    /// The rows of a file whose columns are those of a trace.
     pub(in crate::trace) fn new(file: FromFile) -> Result<Rows, ParquetProblem> {
         let (metadata, meanings) = guarded(0, || {
             let metadata = file.metadata()?;
@@ -59,7 +59,7 @@ impl Rows {
         })
     }
 
-    /// The next row: where it stands, and its request.
+    /// The next row: where it is, and its request.
     pub(in crate::trace) fn next(&mut self, devices: &mut Devices) -> Result<Option<ParsedRow>, ParquetProblem> {
         while self.left_in_batch == 0 {
             let row = self.row;

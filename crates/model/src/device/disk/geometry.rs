@@ -2,9 +2,9 @@
 //!
 //! Sectors fill a track, then the other tracks of the cylinder, then the next cylinder inwards. Each track begins a
 //! little later in the turn than the one before it (skew). The skew is as long as the switch takes, so that a long
-//! transfer goes on without losing a turn. Angles are fractions of a turn in 32 bits, so that they wrap by themselves.
-//! Divisions by constants are multiplications by a reciprocal (exact below 2^32: Lemire, Kaser, Kurz, "Faster remainder
-//! by direct computation", 2019).
+//! transfer continues without losing a turn. Angles are fractions of a turn in 32 bits, so that they wrap by
+//! themselves. Divisions by constants are multiplications by a reciprocal (exact below 2^32: Lemire, Kaser, Kurz,
+//! "Faster remainder by direct computation", 2019).
 
 use umbrella_units::{Lba, Nanos, SECTOR_BYTES};
 
@@ -80,8 +80,8 @@ pub(super) struct Zone {
     pub(super) turns_back: Option<u32>,
     /// From its end to the beginning of the next one.
     pub(super) gap: u64,
-    /// Whether reading ahead goes on behind its end.
-    pub(super) goes_on: bool,
+    /// Whether reading ahead continues behind its end.
+    pub(super) continues: bool,
     pub(super) pace: TrackTiming,
 }
 
@@ -167,7 +167,7 @@ impl Geometry {
                 begins: 0,
                 turns_back: None,
                 gap,
-                goes_on: false,
+                continues: false,
                 pace,
             };
             table.push(whole_band);
@@ -320,7 +320,7 @@ impl Geometry {
             let passed = ((time << 16) / streamed).min(left);
             at += passed;
             let spent = ((passed * streamed) >> 16) + zone.gap;
-            if passed < left || !zone.goes_on || index + 1 == self.zones.len() || spent >= time {
+            if passed < left || !zone.continues || index + 1 == self.zones.len() || spent >= time {
                 return at - lba.0;
             }
             (time, index) = (time - spent, index + 1);

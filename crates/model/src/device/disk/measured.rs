@@ -15,9 +15,9 @@ pub struct Measured {
     pub seeks: Option<Box<[(u32, Nanos)]>>,
     /// How much longer settling for a write takes than for a read, in nanoseconds, after a seek as after a head switch.
     pub write_settle: i64,
-    /// Whether the heads settle again on the cylinder where they are, because reading and writing elements stand apart.
-    /// That takes as long as a head switch before a write. Before a read that follows a write, it takes as long as a
-    /// seek to the next cylinder.
+    /// Whether the heads settle again on the cylinder where they are, because reading and writing elements are not at
+    /// the same place. That takes as long as a head switch before a write. Before a read that follows a write, it takes
+    /// as long as a seek to the next cylinder.
     pub settles_again: bool,
     /// The times of commands and the bus.
     pub commands: Option<CommandTimes>,

@@ -5,9 +5,9 @@
 //! - Of the commands in its queue it serves the one with the shortest positioning time, unless one has waited past the
 //!   age limit.
 //! - With the write cache, a write completes once it is in the buffer. The buffer is written out when nothing is to be
-//!   read, when it is half full, or when a command waits for it. Of the runs nearest to the heads, the one with the
-//!   shortest positioning time is written first.
-//! - After a read the heads go on reading ahead until there is other work or the segment is full.
+//!   read, when it is half full, or when a command waits for it. Among the runs nearest to the heads, the
+//!   one with the shortest positioning time is written first.
+//! - After a read the heads keep reading ahead until there is other work or the segment is full.
 //!
 //! Nothing is random: the position of the platter depends only on the time.
 
@@ -61,8 +61,8 @@ struct Command {
     ready: Nanos,
     /// When the media may take its first sector.
     data: Nanos,
-    /// How long after the media the host gets the report of a write.
-    told: Nanos,
+    /// Time from the end of the media transfer of a write to its report to the host.
+    report_delay: Nanos,
     /// Sectors at its front that are in the buffer.
     buffered: u64,
 }
@@ -85,10 +85,11 @@ impl BlockedCommand {
 /// What the mechanism is doing.
 #[derive(Debug, Clone, Copy)]
 enum DiskWork {
-    /// A command that the host hears of `told` after the mechanism is done, with the sectors that the buffer then has.
+    /// A command that is reported to the host `report_delay` after the mechanism is done, with the sectors that the
+    /// buffer then has.
     Command {
         id: RequestId,
-        told: Nanos,
+        report_delay: Nanos,
         write: bool,
         sectors: (u64, u64),
     },
@@ -218,12 +219,12 @@ impl Disk {
     fn transfer_done(&mut self, now: Nanos, id: RequestId, sectors: u64, write: bool) -> Nanos {
         let begin =
             (now + self.timing.hit(write, self.after_write) + self.timing.prepare(write)).max(self.interface_free);
-        self.tell(id, begin + self.timing.on_bus(write, sectors) + self.timing.done(write));
+        self.complete_at(id, begin + self.timing.on_bus(write, sectors) + self.timing.done(write));
         begin
     }
 
     /// Reports to the host at `at`, in the order of the calls.
-    fn tell(&mut self, id: RequestId, at: Nanos) {
+    fn complete_at(&mut self, id: RequestId, at: Nanos) {
         let at = at.max(self.interface_free);
         self.interface_free = at;
         self.transfers.push_back(Completion { id, at });
@@ -361,14 +362,14 @@ impl Device for Disk {
                 self.in_flight -= 1;
             } else if let Some((_, work)) = self.work.take() {
                 match work {
-                    DiskWork::Command { id, told, write, sectors: (start, end) } => {
+                    DiskWork::Command { id, report_delay, write, sectors: (start, end) } => {
                         if !write {
                             self.segments.add(start, end);
                         } else if self.rules.is_some() {
                             self.keep_written(start, end);
                         }
                         if self.timing.bus {
-                            self.tell(id, at + told);
+                            self.complete_at(id, at + report_delay);
                         } else {
                             self.in_flight -= 1;
                             done.push(Completion { id, at });

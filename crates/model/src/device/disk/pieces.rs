@@ -195,7 +195,7 @@ impl Zone {
                 TrackOrder::BackAndForth => Some(band.first_cylinder & 1),
             },
             gap: 0,
-            goes_on: true,
+            continues: true,
             pace,
         }
     }

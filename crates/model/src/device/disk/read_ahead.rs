@@ -1,4 +1,4 @@
-//! Reading ahead: after a read the heads go on behind it until something else is to be done or the segment is full.
+//! Reading ahead: after a read the heads continue behind it until something else is to be done or the segment is full.
 //!
 //! It takes no events. Its progress is computed on demand.
 
@@ -38,7 +38,7 @@ impl Disk {
 
     /// The reading ahead that is about to pass over the command's sectors, if it is.
     #[inline]
-    pub(super) fn on_the_way(&self, command: &Command) -> Option<ReadAhead> {
+    pub(super) fn read_ahead_reaching(&self, command: &Command) -> Option<ReadAhead> {
         let ahead = self.ahead?;
         let near = command.start >= ahead.from && command.start <= self.at && command.end > self.at;
         (near && !command.write).then_some(ahead)
@@ -73,7 +73,7 @@ impl Disk {
         to.min(most).min(kept).max(end)
     }
 
-    /// A stream that is read on goes on being read ahead.
+    /// A stream that is read on is still read ahead.
     pub(super) fn extend_ahead(&mut self, now: Nanos, end: u64) {
         let limit = self.ahead_limit(end);
         if let Some(rules) = self.rules {
@@ -86,7 +86,7 @@ impl Disk {
                 return;
             }
         }
-        // A stopped read-ahead goes on when half of what it read is gone and the heads have nothing else to do.
+        // A stopped read-ahead continues when half of what it read is gone and the heads have nothing else to do.
         let wanted = end <= self.at && limit.saturating_sub(self.at) * 2 >= limit - end && limit > self.at;
         if self.rules.is_none() && self.paused && wanted && self.work.is_none() {
             let from = self.at;

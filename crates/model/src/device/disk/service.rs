@@ -33,7 +33,7 @@ impl Disk {
             Wants::Read { buffered } => (false, buffered),
             Wants::Write => (true, 0),
         };
-        let (ready, data, told) = if write {
+        let (ready, data, report_delay) = if write {
             let follows = self.before_write(start);
             let (times, sector) = (self.timing.write(follows), self.geometry.transfer(Lba(start), 1));
             let ready = now + times.overhead;
@@ -43,7 +43,7 @@ impl Disk {
             let of = if buffered > 0 { Timing::hit } else { Timing::miss };
             (now + of(&self.timing, false, self.after_write), Nanos(0), Nanos(0))
         };
-        self.queue.push(Command { id, start, end, place, write, since: now, ready, data, told, buffered });
+        self.queue.push(Command { id, start, end, place, write, since: now, ready, data, report_delay, buffered });
     }
 
     /// What was before a write at `start`.
@@ -100,7 +100,7 @@ impl Disk {
                 oldest = (command.since, index);
             }
             let least = best.map_or(Nanos::NEVER, |(_, least)| least);
-            let cost = match self.on_the_way(command) {
+            let cost = match self.read_ahead_reaching(command) {
                 Some(_) => Some(Nanos(0)),
                 None => self.positioning_below(least, command, now),
             };
@@ -123,13 +123,13 @@ impl Disk {
         let Command { id, write, start, end, .. } = command;
         let arrived = command.ready.max(now) + self.moving(command.place, write);
         self.wrote = write;
-        if let Some(ahead) = self.on_the_way(&command) {
+        if let Some(ahead) = self.read_ahead_reaching(&command) {
             let passed = ahead.since + self.geometry.transfer(Lba(ahead.from), end - ahead.from);
             let done = passed.max(command.ready).max(now);
             self.ahead = Some(ReadAhead { limit: self.ahead_limit(end), ..ahead });
             self.arrive(end, 0);
-            let told = self.read_told(&command, MediaTransfer { first: now, done, front: end - start });
-            self.work = Some((done, DiskWork::Command { id, told, write, sectors: (start, end) }));
+            let report_delay = self.read_report_delay(&command, MediaTransfer { first: now, done, front: end - start });
+            self.work = Some((done, DiskWork::Command { id, report_delay, write, sectors: (start, end) }));
             return;
         }
         let passing = self.geometry.transfer(Lba(start), end - start);
@@ -138,21 +138,21 @@ impl Disk {
             let done = now + cost + passing;
             self.ahead = None;
             self.arrive(end, distance);
-            let told = command.told;
-            self.work = Some((done, DiskWork::Command { id, told, write, sectors: (start, end) }));
+            let report_delay = command.report_delay;
+            self.work = Some((done, DiskWork::Command { id, report_delay, write, sectors: (start, end) }));
             return;
         }
-        let passage = self.passage(&command, arrived, now + cost);
-        let from = start - self.kept_before(&command, arrived, passage.first);
-        let told = self.read_told(&command, passage);
+        let media_transfer = self.media_transfer(&command, arrived, now + cost);
+        let from = start - self.kept_before(&command, arrived, media_transfer.first);
+        let report_delay = self.read_report_delay(&command, media_transfer);
         self.arrive(end, distance);
         let limit = self.ahead_limit(end);
-        self.ahead = (limit > end).then_some(ReadAhead { from: end, since: passage.done, limit });
-        self.work = Some((passage.done, DiskWork::Command { id, told, write, sectors: (from, end) }));
+        self.ahead = (limit > end).then_some(ReadAhead { from: end, since: media_transfer.done, limit });
+        self.work = Some((media_transfer.done, DiskWork::Command { id, report_delay, write, sectors: (from, end) }));
     }
 
     /// How a read's sectors pass when the heads are on its track at `arrived` and its first sector begins at `first`.
-    fn passage(&self, command: &Command, arrived: Nanos, first: Nanos) -> MediaTransfer {
+    fn media_transfer(&self, command: &Command, arrived: Nanos, first: Nanos) -> MediaTransfer {
         let sectors = command.end - command.start;
         let done = first + self.geometry.transfer(Lba(command.start), sectors);
         let whole = MediaTransfer { first, done, front: sectors };
@@ -179,8 +179,8 @@ impl Disk {
         (first.since(arrived).0 / sector).min(command.start - self.geometry.track_start(command.start)).min(room)
     }
 
-    /// How long after the media is done with a read the host has all of it.
-    fn read_told(&self, command: &Command, passage: MediaTransfer) -> Nanos {
+    /// Time from the end of the media transfer of a read until the host has all of it.
+    fn read_report_delay(&self, command: &Command, media_transfer: MediaTransfer) -> Nanos {
         let timing = &self.timing;
         if !timing.bus {
             return Nanos(0);
@@ -188,14 +188,15 @@ impl Disk {
         let sectors = command.end - command.start;
         let bus = |sectors: u64| timing.on_bus(false, sectors);
         // In order: the rest of the request follows the sector of its front that passes last.
-        let after_last = passage.done + bus(sectors - passage.front + 1);
-        let enough = timing.enough(sectors + command.buffered).saturating_sub(command.buffered).clamp(1, passage.front);
-        let enough = passage.first + self.geometry.transfer(Lba(command.start), enough);
+        let after_last = media_transfer.done + bus(sectors - media_transfer.front + 1);
+        let enough =
+            timing.enough(sectors + command.buffered).saturating_sub(command.buffered).clamp(1, media_transfer.front);
+        let enough = media_transfer.first + self.geometry.transfer(Lba(command.start), enough);
         let buffered = match command.buffered {
             0 => Nanos(0),
             some => command.ready + timing.prepare(false) + bus(some),
         };
-        let sent = timing.resume(enough.min(passage.done)).max(buffered) + bus(sectors);
-        sent.max(after_last).since(passage.done) + timing.done(false)
+        let sent = timing.resume(enough.min(media_transfer.done)).max(buffered) + bus(sectors);
+        sent.max(after_last).since(media_transfer.done) + timing.done(false)
     }
 }

@@ -57,7 +57,7 @@ pub struct DiskSpec {
     pub cache: ByteSize,
     /// Read streams that the buffer follows at once.
     pub read_segments: u32,
-    /// Runs of sectors that the buffer keeps to be written, whatever their size.
+    /// Runs of sectors that the buffer keeps to be written, regardless of their size.
     pub write_runs: u32,
     /// Whether a write completes in the buffer.
     pub write_cache: bool,

@@ -253,7 +253,7 @@ fn a_write_without_room_in_the_buffer_does_not_wait_for_ever_behind_reads() {
 }
 
 #[test]
-fn from_zone_to_zone_the_heads_go_on_after_a_switch() {
+fn from_zone_to_zone_the_heads_continue_after_a_switch() {
     for (Profile { name, .. }, spec) in disks() {
         let geometry = Geometry::new(&spec);
         let switch = spec.cylinder_switch.max(spec.write_seek.track_to_track);
@@ -338,7 +338,7 @@ fn what_was_read_ahead_needs_no_media() {
 }
 
 #[test]
-fn reading_ahead_that_stopped_goes_on_when_its_reader_does() {
+fn reading_ahead_that_stopped_continues_when_its_reader_does() {
     let spec = spec("deskstar_500gb");
     let mut disk = Disk::new(&spec);
     let (mut done, mut now, mut at) = (Vec::new(), Nanos(0), 4096);

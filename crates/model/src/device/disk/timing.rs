@@ -1,6 +1,6 @@
 //! The times of a command beside the mechanism: until the work for it begins, on the bus, and until it is reported.
 //!
-//! A data sheet gives one overhead and the rate of the interface, and data from the media goes on to the host at once.
+//! A data sheet gives one overhead and the rate of the interface, and data from the media is sent to the host at once.
 //! For a measured drive each case is known, and reads go over the bus behind the media. The bus begins when enough is
 //! in the buffer, and ends at least one sector after the media.
 

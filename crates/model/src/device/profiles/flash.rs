@@ -1,7 +1,7 @@
 //! The flash drives of the dissertation, the card of the NVCache paper, and a drive of today.
 //!
 //! The dissertation's table I gives one set of times: read 25 us and write 200 us for 2 KB, erase 1.5 ms for 128 KB.
-//! They are those of single-level flash and are used for the SLC drive as they stand. The 1 MB boundary that it reports
+//! They are those of single-level flash and are used for the SLC drive unchanged. The 1 MB boundary that it reports
 //! fixes the allocation unit; with its erase blocks of 128 KB that makes eight blocks, taken as eight chips working at
 //! once.
 
@@ -110,7 +110,7 @@ fn sata_ssd() -> Profile {
     };
     Profile {
         name: "sata_ssd",
-        summary: "a SATA flash drive of today, 500 GB",
+        summary: "a current SATA flash drive, 500 GB",
         source: "assumed: no document; it serves one request after another, whatever its queue",
         spec: Spec::Ssd(spec),
         power: power::SATA_SSD,

@@ -183,7 +183,7 @@ fn zeroes_are_written_and_need_no_reading() {
 }
 
 #[test]
-fn each_policy_has_its_moments() {
+fn each_trigger_flushes_at_its_own_moments() {
     let (half, most) = (Fill { used: 50, size: 100 }, Fill { used: 75, size: 100 });
     let empty = Fill { used: 0, size: 100 };
     let flushes = |when: FlushTrigger, moment, fill| when.flushes(moment, fill, FlushTrigger::HIGH);

@@ -1,4 +1,4 @@
-//! A log that fills up while it is flushed: writers become slower, and go on. All in virtual time.
+//! A log that fills up while it is flushed: writers become slower, and continue. All in virtual time.
 
 use umbrella_units::Nanos;
 
@@ -52,7 +52,7 @@ impl Race {
                 self.written += 1;
                 *self.admitted.last_mut().unwrap() += 1;
                 if self.flushing {
-                    let held = self.options.hold_back(self.log.fill(), self.to_flush, ByteSize(16 << 10), self.rate);
+                    let held = self.options.write_delay(self.log.fill(), self.to_flush, ByteSize(16 << 10), self.rate);
                     self.longest = self.longest.max(held);
                     delay = delay + held;
                 }
@@ -115,12 +115,13 @@ fn a_log_that_fills_up_while_it_is_flushed_slows_its_writers_and_stops_none() {
                 }
                 race.flush();
             }
-            let told = format!("{algorithm}, {}: {} written, longest {}", ByteSize(size), race.written, race.longest.0);
-            println!("{told}, {:?}", race.admitted);
-            assert_eq!(race.refused, 0, "{told}");
+            let reported =
+                format!("{algorithm}, {}: {} written, longest {}", ByteSize(size), race.written, race.longest.0);
+            println!("{reported}, {:?}", race.admitted);
+            assert_eq!(race.refused, 0, "{reported}");
             let (last, before) = race.admitted.split_last().unwrap();
-            assert!(before.iter().all(|admitted| *admitted > 0), "{told}: {:?}, {last}", race.admitted);
-            assert!(race.longest < Nanos::from_millis(250), "{told}");
+            assert!(before.iter().all(|admitted| *admitted > 0), "{reported}: {:?}, {last}", race.admitted);
+            assert!(race.longest < Nanos::from_millis(250), "{reported}");
         }
     }
 }
@@ -130,7 +131,7 @@ fn a_writer_waits_the_longer_the_fuller_the_log_is_and_not_at_all_below_the_mark
     let options = Options::default();
     let delay = |used: u64, to_flush: u64| {
         let fill = Fill { used, size: 10_000 };
-        options.hold_back(fill, to_flush, ByteSize(4096), DrainRate::default())
+        options.write_delay(fill, to_flush, ByteSize(4096), DrainRate::default())
     };
     assert_eq!((delay(0, 5000), delay(7500, 5000)), (Nanos(0), Nanos(0)));
     let delays: Vec<Nanos> = (7501..=10_000).map(|used| delay(used, 5000)).collect();
@@ -171,7 +172,7 @@ fn the_rate_follows_what_the_disk_does() {
     let mut rate = DrainRate::default();
     let size = 100 * MOST_WRITE;
     let fill = Fill { used: size - MOST_WRITE, size };
-    let hold = |rate| Options::default().hold_back(fill, MOST_WRITE, ByteSize(1 << 20), rate);
+    let hold = |rate| Options::default().write_delay(fill, MOST_WRITE, ByteSize(1 << 20), rate);
     let before = hold(rate);
     for _ in 0..200 {
         rate.observe(ByteSize(1 << 20), Nanos::from_millis(10));

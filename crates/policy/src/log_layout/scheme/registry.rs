@@ -30,7 +30,7 @@ impl SchemeInfo {
         SchemeInfo::named(spec, || schemes().iter().map(|info| info.name).collect())?.build(spec)
     }
 
-    /// The same for a store on a disk, which cannot be told the future.
+    /// The same for a store on a disk, which cannot know the future.
     pub fn make_for_disk(spec: &Spec) -> Result<Box<dyn Scheme>, PolicyError> {
         let known = || schemes_for_disks().map(|info| info.name).collect();
         let info = SchemeInfo::named(spec, known)?;

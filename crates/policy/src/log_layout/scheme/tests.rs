@@ -86,7 +86,7 @@ fn sfs_puts_a_block_into_the_group_whose_heat_is_nearest_and_the_group_follows()
 }
 
 #[test]
-fn oracle_lays_together_what_dies_together() {
+fn oracle_writes_together_what_is_overwritten_together() {
     let mut oracle = scheme("oracle:classes=4,factor=2");
     let mut at =
         |death: Option<u64>| oracle.written(&Written { now: Clock(1000), old: None, death: death.map(Clock) }).0;
@@ -142,7 +142,7 @@ fn every_scheme_stays_within_its_streams_whatever_the_times() {
 }
 
 #[test]
-fn every_scheme_and_parameter_stands_in_the_documentation() {
+fn every_scheme_and_parameter_is_in_the_documentation() {
     let page = include_str!("../../../../../docs/placement-schemes.md");
     for info in schemes() {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", info.name)));
@@ -161,7 +161,7 @@ fn an_unknown_scheme_or_a_value_that_is_not_possible_says_what_is() {
 }
 
 #[test]
-fn a_store_on_a_disk_is_offered_no_scheme_that_must_be_told_the_future() {
+fn no_scheme_that_needs_the_future_is_offered_for_a_disk() {
     let error = |spec: &str| SchemeInfo::make_for_disk(&spec.parse().unwrap()).err().map(|error| error.to_string());
     assert_eq!(error("sepbit"), None);
     let unknown = error("rlfs").unwrap();
@@ -171,7 +171,7 @@ fn a_store_on_a_disk_is_offered_no_scheme_that_must_be_told_the_future() {
     );
     let future = error("oracle").unwrap();
     assert!(future.starts_with("the placement scheme \"oracle\" needs to know the future"), "{future}");
-    assert!(![unknown, future].iter().any(|told| told.contains(", oracle")));
+    assert!(![unknown, future].iter().any(|reported| reported.contains(", oracle")));
     let in_lab = SchemeInfo::make(&"rlfs".parse().unwrap()).err().unwrap().to_string();
     assert!(in_lab.starts_with("there is no placement scheme") && in_lab.contains(", oracle"), "{in_lab}");
 }

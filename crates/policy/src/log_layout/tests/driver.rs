@@ -137,12 +137,12 @@ impl Driver {
     }
 
     /// Does what the layout asks for; whether it asked for something.
-    pub(super) fn relieve(&mut self, goal: CleaningGoal) -> bool {
-        match self.layout.relief(goal) {
-            Relief::None => return false,
-            Relief::Clean(victim) => self.clean(victim),
-            Relief::Sync => self.sync(),
-            Relief::Checkpoint => self.checkpoint(),
+    pub(super) fn reclaim_once(&mut self, goal: CleaningGoal) -> bool {
+        match self.layout.reclaim_step(goal) {
+            ReclaimStep::None => return false,
+            ReclaimStep::Clean(victim) => self.clean(victim),
+            ReclaimStep::Sync => self.sync(),
+            ReclaimStep::Checkpoint => self.checkpoint(),
         }
         true
     }
@@ -166,8 +166,8 @@ impl Driver {
                 Some(Owner::Page(page)) => self.map.mark_dirty(page),
             }
         }
-        self.layout.leave(victim);
-        assert!(matches!(self.layout.table()[victim.0 as usize].state, State::Cleaned | State::Leaving));
+        self.layout.retire(victim);
+        assert!(matches!(self.layout.table()[victim.0 as usize].state, State::Cleaned | State::Retiring));
     }
 
     /// What an engine does until a write finds room; panics if it never does.
@@ -178,7 +178,7 @@ impl Driver {
                 return;
             }
             assert!(
-                self.relieve(CleaningGoal::Due),
+                self.reclaim_once(CleaningGoal::Due),
                 "nothing to do: {:?} free, {:?} waiting",
                 self.layout.free(),
                 self.layout.waiting()
@@ -189,7 +189,7 @@ impl Driver {
 
     pub(super) fn write(&mut self, block: BlockNo) {
         if self.layout.due() {
-            self.relieve(CleaningGoal::Due);
+            self.reclaim_once(CleaningGoal::Due);
         }
         let put = loop {
             let old = self.map.get(block).unwrap();

@@ -1,4 +1,4 @@
-//! When a segment is free again, and when a stream may go on: what a crash could bring back is not written over.
+//! When a segment is free again, and when a stream may continue: what a crash could bring back is not written over.
 
 use umbrella_units::BlockNo;
 
@@ -59,7 +59,7 @@ fn what_is_filled_or_cleaned_after_a_checkpoint_began_is_not_free_when_it_is_dur
 }
 
 #[test]
-fn a_stream_that_a_checkpoint_gives_a_segment_goes_on_when_it_is_durable() {
+fn a_stream_that_a_checkpoint_gives_a_segment_continues_when_it_is_durable() {
     let settings = settings(SHAPE, "sepgc", Victim::Greedy, true);
     let mut layout = Layout::restore(settings, vec![Segment::FREE; 36], &[], Clock(100));
     assert!(layout.stopped() && layout.admits());

@@ -199,8 +199,8 @@ fn a_map_without_memory_asks_for_its_pages_and_gives_them_up_again() {
     assert_eq!((map.present(), map.get(BlockNo(1025))), (0, Ok(None)));
 }
 
-/// The segments in which a stream goes on, in a log that is laid out as an organ pipe without borders. The cold stream
-/// has filled the first six segments, the hot one the middle third.
+/// The segments in which a stream continues, in a log that is laid out as an organ pipe without borders. The cold
+/// stream has filled the first six segments, the hot one the middle third.
 fn centred(stream: usize) -> Vec<u32> {
     let table = (0..36).map(|number: u32| {
         let full = |stream| Segment { state: State::Full, stream: Stream(stream), live: 16, ..Segment::FREE };

@@ -1,4 +1,4 @@
-//! Whatever the user writes, as long as it is not more than was promised, the store goes on and loses no space.
+//! Whatever the user writes, as long as it is not more than was promised, the store keeps working and loses no space.
 
 use proptest::prelude::*;
 use umbrella_units::{BlockNo, SplitMix64};
@@ -42,7 +42,7 @@ fn perform(driver: &mut Driver, step: Step) {
         Step::Discard(from, count) => (0..count).for_each(|n| driver.discard(at(from, n.into()))),
         Step::Sync => driver.sync(),
         Step::Checkpoint => driver.checkpoint(),
-        Step::Ahead => _ = driver.relieve(CleaningGoal::Ahead),
+        Step::Ahead => _ = driver.reclaim_once(CleaningGoal::Ahead),
     }
 }
 
@@ -60,7 +60,7 @@ fn a_victim() -> impl Strategy<Value = Victim> {
 }
 
 /// Fills all that is promised, takes the steps, and writes it all again.
-fn goes_on(settings: Settings, steps: impl IntoIterator<Item = Step>) {
+fn check_keeps_working(settings: Settings, steps: impl IntoIterator<Item = Step>) {
     let blocks = room(&settings).advertised(0).unwrap();
     let mut driver = Driver::new(settings, blocks);
     (0..blocks).for_each(|block| driver.write(BlockNo(block)));
@@ -77,7 +77,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_store_that_is_full_to_the_promised_size_goes_on(
+    fn a_store_that_is_full_to_the_promised_size_continues(
         scheme in a_scheme(),
         victim in a_victim(),
         live in any::<bool>(),
@@ -87,7 +87,7 @@ proptest! {
         let streams = SchemeInfo::make(&scheme.parse().unwrap()).unwrap().streams();
         let shape = Shape { segments: (5 * u32::from(streams) + 15).max(50) + more, segment_blocks: 16 };
         let settings = settings(shape, &scheme, victim, live);
-        goes_on(settings, steps);
+        check_keeps_working(settings, steps);
     }
 }
 
@@ -123,5 +123,5 @@ fn a_flush_never_costs_more_than_what_was_cleaned_before_it_gains() {
         Step::Sync,
         Step::Write(30032, 8),
     ];
-    goes_on(settings, found);
+    check_keeps_working(settings, found);
 }

@@ -74,7 +74,7 @@ fn as_many_victims_are_read_at_once_as_make_four_mebibytes_but_no_more_than_eigh
 
 #[test]
 fn a_write_pays_from_the_low_mark_on_up_to_what_cleaning_for_it_costs() {
-    let delay = |free, blocks| PACE.hold_back(&above_reserve(free), BlockCost(1e-3), Pages(blocks));
+    let delay = |free, blocks| PACE.write_delay(&above_reserve(free), BlockCost(1e-3), Pages(blocks));
     assert_eq!([8, 4, 0].map(|free| delay(free, 2)), [Nanos(0), Nanos::from_millis(1), Nanos::from_millis(2)]);
     assert_eq!(delay(0, 1_000_000), Nanos::from_millis(100), "however much it writes");
 }
@@ -157,7 +157,7 @@ proptest! {
         let rest = |layout| pace.rest(layout, &BUSY, Nanos(worked));
         prop_assert!(rest(&less) <= rest(&more));
         prop_assert!(rest(&more).0 <= worked * 20);
-        let delay = |layout| pace.hold_back(layout, BlockCost(cost), Pages(blocks));
+        let delay = |layout| pace.write_delay(layout, BlockCost(cost), Pages(blocks));
         prop_assert!(delay(&less) >= delay(&more));
         prop_assert!(delay(&less) <= Nanos::from_millis(100));
     }

@@ -29,7 +29,7 @@ const MAX_NESTING: usize = 8;
 const MAX_REGEX: usize = 1 << 20;
 const MAX_DFA: usize = 1 << 18;
 
-/// What is wrong with a pattern.
+/// An error in a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum GlobError {
     /// Nothing in it.

@@ -1,7 +1,7 @@
 //! Conditions of rules as the user wrote them: questions about a file or a branch, and how they are joined.
 //!
 //! An answer is yes, no or unknown (a birth time that no file system recorded, the size of a new file, the space of a
-//! branch that is offline). `Not` of unknown is unknown, so a rule never acts on what nobody knows. Source: Kleene's
+//! branch that is offline). `Not` of unknown is unknown, so a rule never acts on what is unknown. Source: Kleene's
 //! strong three-valued logic.
 
 use std::time::Duration;

@@ -65,7 +65,7 @@ fn a_list_is_complete() {
 }
 
 #[test]
-fn default_stands_for_the_default_list_and_any_for_all_that_is_left() {
+fn default_means_the_default_list_and_any_means_all_other_branches() {
     assert_eq!(new(&open_list(), &[ROOMY, FULL, FULL, ROOMY]), Choice::Place(DISK));
     assert_eq!(new(&open_list(), &[FULL, FULL, FULL, ROOMY]), Choice::Place(SPARE));
     assert_eq!(new(&open_list(), &[FULL; 4]), Choice::NoRoom);
@@ -240,7 +240,7 @@ fn the_next_choice_keeps_to_a_complete_list() {
     assert_eq!(next(&[FLASH, CRYPT]), None);
 }
 
-/// UmbrellaFS, chapter III: what was accessed today is kept local, so that work goes on while the remote is away.
+/// UmbrellaFS, chapter III: what was accessed today is kept local, so that work continues while the remote is away.
 #[test]
 fn files_in_use_come_to_the_local_branch_and_return_when_the_remote_is_back() {
     let today = Condition::Age {

@@ -84,7 +84,7 @@ fn each_age_is_compared() {
 }
 
 #[test]
-fn of_a_birth_that_nobody_knows_nothing_holds() {
+fn no_condition_on_an_unknown_birth_time_holds() {
     let unknown = FileFacts { btime: None, ..file("/x") };
     for is in [Comparison::Less, Comparison::GreaterOrEqual, Comparison::Equal, Comparison::NotEqual] {
         let value = Duration::from_secs(10);

@@ -173,7 +173,7 @@ fn the_stay_that_a_rule_wants_holds_a_file_too() {
 }
 
 #[test]
-fn only_and_min_age_say_which_files_it_speaks_of() {
+fn only_and_min_age_select_the_files_that_it_evicts() {
     let spec = EvictSpec {
         only: vec![path(PathPart::Path, &["/new/**"])],
         min_age: Duration::from_secs(86_400),
@@ -186,7 +186,7 @@ fn only_and_min_age_say_which_files_it_speaks_of() {
 }
 
 #[test]
-fn each_order_has_its_first() {
+fn each_order_evicts_its_own_first_file() {
     let young = FileFacts { mtime: at(9), atime: at(1), size: ByteSize(5), ..file("/young") };
     let old = FileFacts { mtime: at(3), atime: at(2), size: ByteSize(4), ..file("/old") };
     let first = |order| {

@@ -52,7 +52,7 @@ fn the_default_decides_when_no_rule_matches() {
 }
 
 #[test]
-fn a_file_that_stays_by_the_default_list_is_told_so() {
+fn explain_says_that_a_file_stays_by_the_default_list() {
     let rules = compile(vec![], &["disk", "flash"]);
     assert_eq!(why(&rules, &[ROOMY; 4], Some(&on(FLASH))), "no rule names it, and the default list names \"flash\"");
 }

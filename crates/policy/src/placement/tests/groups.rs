@@ -170,7 +170,7 @@ fn members_that_have_the_directory_come_first() {
 }
 
 #[test]
-fn when_members_that_have_the_directory_are_full_each_word_has_its_answer() {
+fn each_word_says_what_happens_when_members_with_the_directory_are_full() {
     let world = World::default().with("/a", DISK, 0, 0).with("/a/b", FLASH, 0, 0);
     let full_flash = [free(7), FULL, free(9), ROOMY];
     let answer = |narrow| place(&narrowed_by(narrow), "/a/b/x", &full_flash, &world);

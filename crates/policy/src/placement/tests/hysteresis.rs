@@ -68,7 +68,7 @@ fn a_file_enters_at_the_threshold_and_leaves_beyond_the_band() {
 }
 
 #[test]
-fn every_comparison_has_its_band_outwards() {
+fn the_hysteresis_of_a_comparison_widens_it() {
     let cases = [
         (Comparison::Less, [899, 999, 1099], 1100),
         (Comparison::LessOrEqual, [900, 1000, 1100], 1101),

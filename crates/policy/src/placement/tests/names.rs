@@ -8,7 +8,7 @@ fn winner(patterns: &[&str], path: &str) -> String {
 }
 
 #[test]
-fn the_longest_match_wins_wherever_it_stands() {
+fn the_longest_match_wins_wherever_it_is() {
     for patterns in
         [["/home/**", "/home/dave/**", "/home/dave/**.avi"], ["/home/dave/**.avi", "/home/dave/**", "/home/**"]]
     {
@@ -34,7 +34,7 @@ fn on_a_tie_no_wildcards_win_then_the_longer_pattern_then_the_earlier() {
 }
 
 #[test]
-fn the_table_stands_at_its_place_and_later_rules_go_on_without_a_match() {
+fn the_table_is_evaluated_at_its_place_and_later_rules_follow_without_a_match() {
     let rules = compile(
         vec![
             when("first", vec![extension(&["one"])], to(&["flash"])),

@@ -33,7 +33,7 @@ fn a_rule_without_branches_treats_a_file_and_lets_the_next_rule_decide_its_place
 }
 
 #[test]
-fn the_first_rule_that_says_something_of_a_matter_has_the_last_word_on_it() {
+fn the_first_rule_that_sets_a_treatment_wins() {
     let all = Treatment { staging: Some(StagingMode::Always), ..mediated() };
     let rules = compile(
         vec![

@@ -181,7 +181,7 @@ impl Chunk {
         Chunk { count: 0, body: Body::List(Vec::new()) }
     }
 
-    /// Reads what is near an offset, so that the processor has it at hand.
+    /// Reads what is near an offset, so that the processor has it in its cache.
     pub(super) fn warm(&self, offset: u32) {
         match &self.body {
             Body::List(list) => _ = std::hint::black_box(list.get(list.len() / 2)),

@@ -16,9 +16,9 @@
 //! (TESA, III-B). The index knows it all the while.
 
 mod chunk;
+mod contents;
 mod files;
 mod heap;
-mod look;
 mod places;
 mod ranks;
 mod runs;
@@ -32,8 +32,8 @@ mod tests;
 
 use umbrella_units::{BlockNo, ByteSize, FileId, Nanos, PageIndex, PageKey};
 
+pub use contents::IndexedPage;
 pub use files::{DirtyFile, FileOrder};
-pub use look::IndexedPage;
 pub use take::Usage;
 pub use zones::{Zone, ZoneOrder};
 

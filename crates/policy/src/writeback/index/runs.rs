@@ -29,7 +29,7 @@ impl Run {
     }
 }
 
-/// Whether the run of a position goes on before and after what was added or taken out.
+/// Whether the run of a position continues before and after what was added or taken out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sides {
     pub(super) left: bool,
@@ -202,7 +202,7 @@ impl RunSet {
         }
     }
 
-    /// Finds the place of a position and reads it, so that the processor has it at hand for a change.
+    /// Finds the place of a position and reads it, so that the processor has it in its cache for a change.
     pub(super) fn warm(&mut self, position: u64) {
         let (number, offset) = split(position);
         if let Some(slot) = self.find(number) {
@@ -230,7 +230,7 @@ impl RunSet {
         self.chunk(number).is_some_and(|chunk| chunk.has(offset))
     }
 
-    /// Whether the run of `position` goes on before and after it; `slot` is its chunk.
+    /// Whether the run of `position` continues before and after it; `slot` is its chunk.
     fn sides(&self, slot: u32, position: u64, len: u64) -> Sides {
         let has = |other: u64| {
             let (number, offset) = split(other);
@@ -429,8 +429,8 @@ impl RunSet {
             }
             return best;
         }
-        let goes_on = begin > 0 && chunk.has(0) && self.has(begin - 1);
-        let from = if goes_on { chunk.end(0) } else { 0 };
+        let continues = begin > 0 && chunk.has(0) && self.has(begin - 1);
+        let from = if continues { chunk.end(0) } else { 0 };
         if from < SPAN {
             best = chunk.longest(from);
             if chunk.has(SPAN - 1) {

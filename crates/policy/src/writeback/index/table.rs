@@ -104,8 +104,8 @@ impl SlotTable {
         ((1_u64 << self.bits) - 1) as u32
     }
 
-    /// Reads the line of a hash, so that the processor has it at hand when it comes to be searched. Several such reads
-    /// wait for memory together, searches one after the other.
+    /// Reads the line of a hash, so that the processor has it in its cache when it comes to be searched. Several such
+    /// reads wait for memory together, searches one after the other.
     pub(super) fn warm(&self, hash: Hash) {
         if self.len > 0 {
             std::hint::black_box(self.lines[hash.line(self.bits)].0[0]);

@@ -131,7 +131,7 @@ fn a_slot_table_is_a_map_through_growth_and_removals() {
 }
 
 #[test]
-fn a_line_that_too_many_entries_went_on_from_still_tells_what_is_there() {
+fn entries_that_overflowed_their_line_are_found() {
     use super::table::{SlotTable, hash};
     // All of these belong to the first line of a table with 1,024 cells.
     let keys: Vec<u64> = (0..).map(|group| group << 4).filter(|&key| hash(1, key).line(10) == 0).take(300).collect();

@@ -1,5 +1,5 @@
 //! `clairvoyant`: the page with the longest time to its next write first, those that are never written again before
-//! all; on a tie the lower block. Offline: it must be told the future.
+//! all; on a tie the lower block. Offline: it must know the future.
 //!
 //! Belady's rule, applied to writes. A yardstick for others, not a bound: it cannot keep pages that a batch or the
 //! expiry takes. Source: UmbrellaFS, chapter V, optimality, figures 40 and 41.

@@ -1,8 +1,8 @@
 //! What Linux does with a file that it does not write to its end.
 //!
-//! - `resume`: the next write-back of the file goes on where the last one stopped (`writeback_index`), in every kernel
-//!   since 2.6.12. It begins at the start of the file only when nothing is dirty behind that place, and stops at the
-//!   end of the file.
+//! - `resume`: the next write-back of the file continues where the last one stopped (`writeback_index`), in every
+//!   kernel since 2.6.12. It begins at the start of the file only when nothing is dirty behind that place, and stops at
+//!   the end of the file.
 //! - `requeue`: a file that still has dirty pages after its share waits behind the others; where files are sorted,
 //!   until those with higher numbers had theirs.
 //!
@@ -43,7 +43,7 @@ pub(super) const TAKES_TURNS: ParamInfo = ParamInfo { default: "true", ..REQUEUE
 /// Takes pages out of files, and remembers where each was left.
 #[derive(Debug, Default)]
 pub(super) struct Resume {
-    goes_on: bool,
+    continues: bool,
     requeue: bool,
     /// Files are sorted by number.
     sorted: bool,
@@ -55,7 +55,7 @@ pub(super) struct Resume {
 impl Resume {
     /// As the parameters [`RESUME`] and [`REQUEUE`] say.
     pub(super) fn of(values: &ParamValues) -> Resume {
-        Resume { requeue: values.flag(REQUEUE.name), goes_on: values.flag(RESUME.name), ..Resume::default() }
+        Resume { requeue: values.flag(REQUEUE.name), continues: values.flag(RESUME.name), ..Resume::default() }
     }
 
     /// For a policy that sorts its files by number. A file that is written in part waits there until all behind it had
@@ -75,7 +75,7 @@ impl Resume {
 
     /// Takes at most `most` pages of a file that has dirty ones.
     pub(super) fn take(&mut self, file: FileId, most: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {
-        if self.goes_on {
+        if self.continues {
             let left_at = self.next.get(&file).copied().unwrap_or_default();
             let from = if index.is_dirty_from(file, left_at) { left_at } else { PageIndex(0) };
             let before = out.len();

@@ -74,7 +74,7 @@ struct Stow {
     length: Pages,
     share: u64,
     batch: Pages,
-    /// The number of the group at which each queue goes on: random, sequential.
+    /// The number of the group at which each queue continues: random, sequential.
     pointers: [u64; 2],
     hits: Hits,
     /// Whether the sequential queue is giving.

@@ -122,7 +122,7 @@ struct Sweep {
     fresh: u64,
     expire: Nanos,
     bargain: u128,
-    /// Where the sweep goes on.
+    /// Where the sweep continues.
     head: BlockNo,
     /// When the head last began a round, if it ever did, and how long the round before took.
     began: Option<Nanos>,

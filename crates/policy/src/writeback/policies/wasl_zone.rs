@@ -1,7 +1,7 @@
 //! `wasl_zone`: the zone with most dirty pages, whole; on a tie the lowest number. All pages, in use or not.
 //!
 //! Memory that survives a power cut sets no deadline, so the choice is about place alone. Source: MRAM, 3.2.2 to 3.2.3.
-//! (4.5.2 speaks of zones of which a part is written; see `wasl_segment_zone`.)
+//! (4.5.2 refers to zones of which a part is written; see `wasl_segment_zone`.)
 
 use super::super::policy::PolicyInfo;
 use super::zone::FullestZone;

@@ -1,7 +1,7 @@
 //! `wow`: write groups in circular block order; a group that was hit is passed over once.
 //!
 //! A write group is a fixed stretch of the disk. Its recency bit is clear when the group comes to hold dirty pages. A
-//! write to a group that holds some already sets the bit, unless the write goes on where the last one ended. The
+//! write to a group that holds some already sets the bit, unless the write continues where the last one ended. The
 //! pointer goes round: a group with a clear bit is written whole; a set bit is cleared and the group left for the next
 //! round. The source's group is a stripe of the array; here it is a parameter. Source: Gill and Modha, FAST 2005,
 //! section III, figure 4.

@@ -1,7 +1,7 @@
 //! A run of a policy as text: every event and every selection with its time and answer, so that it can be decided
 //! again.
 //!
-//! A line each, words between blanks, numbers in decimal. Time is told in nanoseconds since the line before.
+//! A line each, words between blanks, numbers in decimal. Time is expected in nanoseconds since the line before.
 //!
 //! ```text
 //! umbrella-events 1                        format and version
@@ -96,24 +96,26 @@ pub enum RecordError {
         line: u64,
     },
     /// The sum at the end is another one.
-    #[error("line {line}: the record was changed or damaged: its checksum is {found:016x}, but should be {told:016x}")]
+    #[error(
+        "line {line}: the record was changed or damaged: its checksum is {found:016x}, but should be {expected:016x}"
+    )]
     BadSum {
         /// Which line.
         line: u64,
         /// The sum of what was read.
         found: u64,
         /// What the record says.
-        told: u64,
+        expected: u64,
     },
     /// Lines are missing.
-    #[error("line {line}: the record has {found} lines before its end, but {told} were written")]
+    #[error("line {line}: the record has {found} lines before its end, but {expected} were written")]
     BadCount {
         /// Which line.
         line: u64,
         /// What was read.
         found: u64,
         /// What the record says.
-        told: u64,
+        expected: u64,
     },
     /// Something behind the end.
     #[error("line {line}: something follows the record's end")]

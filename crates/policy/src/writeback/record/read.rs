@@ -78,8 +78,8 @@ impl RecordReader {
         if self.ended {
             return Err(RecordError::BehindEnd { line: number });
         }
-        if let Some(told) = line.strip_prefix("end ") {
-            self.end(line, told)?;
+        if let Some(trailer) = line.strip_prefix("end ") {
+            self.end(line, trailer)?;
         } else {
             match number {
                 1 => RecordReader::magic(line)?,
@@ -103,18 +103,18 @@ impl RecordReader {
         if known { Ok(()) } else { Err(RecordError::Version { found: version.chars().take(20).collect() }) }
     }
 
-    fn end(&mut self, line: &str, told: &str) -> Result<(), RecordError> {
-        let (count, sum) = told.split_once(' ').ok_or_else(|| self.bad(line))?;
+    fn end(&mut self, line: &str, trailer: &str) -> Result<(), RecordError> {
+        let (count, sum) = trailer.split_once(' ').ok_or_else(|| self.bad(line))?;
         let count: u64 = count.parse().map_err(|_| self.bad(line))?;
         let sum = u64::from_str_radix(sum, 16).map_err(|_| self.bad(line))?;
         if self.open.is_some() || self.lines < 2 {
             return Err(self.bad(line));
         }
         if count != self.lines {
-            return Err(RecordError::BadCount { line: self.lines + 1, found: self.lines, told: count });
+            return Err(RecordError::BadCount { line: self.lines + 1, found: self.lines, expected: count });
         }
         if sum != self.sum.0 {
-            return Err(RecordError::BadSum { line: self.lines + 1, found: self.sum.0, told: sum });
+            return Err(RecordError::BadSum { line: self.lines + 1, found: self.sum.0, expected: sum });
         }
         self.ended = true;
         Ok(())

@@ -114,7 +114,7 @@ fn a_policy_that_takes_over_knows_all_that_is_dirty() {
     }
     let now = Nanos::from_secs(1);
     let mut new = crate::writeback::WriteBack::parse("zone_segment").expect("a policy");
-    for (at, event) in old.retold(now) {
+    for (at, event) in old.state_as_events(now) {
         new.on(at, event);
     }
     assert_eq!(new.index().known(now), old.index().known(now));

@@ -80,7 +80,7 @@ impl Recorder {
 
     /// Something happened. Times never go back; one that does counts as the last.
     pub fn on(&mut self, now: Nanos, event: &Event) {
-        let at = now.max(self.last_told());
+        let at = now.max(self.last_time());
         let none = BlockNo(0);
         let run = match *event {
             Event::Dirty { page, block, active } => EventRun::new(What::Dirty { active }, at, page, block),
@@ -108,7 +108,7 @@ impl Recorder {
 
     /// The policy was asked for `want` pages, and this is its answer.
     pub fn selected(&mut self, now: Nanos, want: Pages, pages: &[DirtyPage]) {
-        let since = self.since(now.max(self.last_told()));
+        let since = self.since(now.max(self.last_time()));
         let mut runs: Vec<EventRun> = Vec::new();
         for page in pages {
             let run = EventRun::new(What::Remap, now, page.page, page.block);
@@ -141,7 +141,7 @@ impl Recorder {
     }
 
     /// The time of the latest record.
-    fn last_told(&self) -> Nanos {
+    fn last_time(&self) -> Nanos {
         self.run.map_or(self.last, |run| run.at)
     }
 

@@ -39,7 +39,7 @@ fn tesa_figure_2_long_segments_first_and_then_the_fullest_zone() {
 }
 
 #[test]
-fn tesa_figure_2_without_a_threshold_goes_on_by_segments() {
+fn tesa_figure_2_without_a_threshold_continues_by_segments() {
     let mut policy = policy("zone_segment:zone=100KiB,alpha=1");
     dirty_blocks(&mut policy, (50..75).step_by(2));
     dirty_blocks(&mut policy, [125, 126, 127, 128, 129, 131, 132, 133, 134, 135, 136, 138, 139]);
@@ -201,7 +201,7 @@ fn two_queues_never_mark_metadata_and_leave_no_file_behind() {
         (0..9).for_each(|_| policy.on(Nanos(0), Event::Rewrite { page: page(0, 0) }));
     }
     assert_eq!(select_blocks(&mut policy, 2), [0, 7], "the device came first, and is not set back");
-    // The device comes after the last file, whatever its number.
+    // The device comes after the last file, regardless of its number.
     for spec in ["sorted", "two_queue_sorted"] {
         let mut policy = self::policy(spec);
         for (block, file) in [0, u64::MAX, 1, u64::MAX - 1].into_iter().enumerate() {
@@ -273,7 +273,7 @@ fn mram_segments_of_the_hybrid_end_at_the_border_of_the_zone() {
 }
 
 #[test]
-fn cscan_goes_on_where_it_ended_and_begins_again_after_the_last_block() {
+fn cscan_continues_where_it_ended_and_begins_again_after_the_last_block() {
     let mut policy = policy("cscan");
     dirty_blocks(&mut policy, [10, 11, 12, 30, 50]);
     assert_eq!(select_blocks(&mut policy, 2), [10, 11]);

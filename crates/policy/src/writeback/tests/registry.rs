@@ -38,7 +38,7 @@ fn only_those_that_need_the_future_are_offline() {
 }
 
 #[test]
-fn an_unknown_name_is_told_the_nearest_and_all_names() {
+fn the_error_of_an_unknown_name_lists_the_nearest_and_all_names() {
     let text = error("zone_segmnt");
     assert!(
         text.starts_with("there is no policy \"zone_segmnt\" (did you mean \"zone_segment\"?); known: file, "),
@@ -49,13 +49,13 @@ fn an_unknown_name_is_told_the_nearest_and_all_names() {
 }
 
 #[test]
-fn an_unknown_parameter_is_told_those_there_are() {
+fn the_error_of_an_unknown_parameter_lists_the_known_ones() {
     assert_eq!(error("zone_segment:beta=1"), "\"zone_segment\" has no parameter \"beta\"; it has: alpha, zone");
     assert_eq!(error("lrw:x=1"), "\"lrw\" has no parameter \"x\"; it has no parameters");
 }
 
 #[test]
-fn a_bad_value_is_told_what_is_allowed() {
+fn the_error_of_a_bad_value_lists_the_allowed_ones() {
     let zone = |value| {
         format!(
             "\"zone\": zone={value} is not possible (give a size in whole pages of 4 KiB from 4KiB to 64GiB, for example 8MiB)"
@@ -80,7 +80,7 @@ fn spaces_around_names_and_values_do_not_matter() {
 }
 
 #[test]
-fn every_policy_and_parameter_stands_in_the_documentation() {
+fn every_policy_and_parameter_is_in_the_documentation() {
     let page = include_str!("../../../../../docs/policies.md");
     for info in policies() {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", info.name)));

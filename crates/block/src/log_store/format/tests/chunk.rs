@@ -10,7 +10,7 @@ fn changed(at: usize, bytes: &[u8]) -> Result<ChunkHeader, FormatError> {
     parse_at(&with(&encoded_chunk(), CHUNK_CHECKSUM_AT, at, bytes), CHUNK_AT.0)
 }
 
-/// A header with one entry: kind, block, checksum and value as they stand there.
+/// A header with one entry: kind, block, checksum and value as stored there.
 fn one_entry(kind: u64, block: u64, checksum: u32, value: u32) -> Result<ChunkHeader, FormatError> {
     let header = ChunkHeader { entries: vec![], ..chunk().0 };
     let block_of = header.encode(&store(), CHUNK_AT).expect("it can be read");
@@ -55,7 +55,7 @@ fn a_chunk_ends_in_its_segment() {
 }
 
 #[test]
-fn a_stream_goes_on_in_another_segment_that_exists() {
+fn a_stream_continues_in_another_segment_that_exists() {
     assert_eq!(changed(12, &[0xff; 4]).map(|header| header.next), Ok(None));
     assert_eq!(field(changed(12, &[64, 0, 0, 0])), Field::NextSegment);
     assert_eq!(field(changed(12, &[1, 0, 0, 0])), Field::NextSegment, "its own");
@@ -88,7 +88,7 @@ fn entries_speak_of_blocks_that_exist() {
 }
 
 #[test]
-fn a_dead_entry_says_nothing() {
+fn a_dead_entry_holds_no_block_checksum_or_value() {
     assert_eq!(one_entry(0, 0, 0, 0).map(|header| header.entries), Ok(vec![Entry::Dead]));
     assert_eq!(field(one_entry(0, 1, 0, 0)), Field::EntryBlock(0));
     assert_eq!(field(one_entry(0, 0, 1, 0)), Field::EntryChecksum(0));

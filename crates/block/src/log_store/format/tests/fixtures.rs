@@ -47,7 +47,7 @@ fn version_2_of_a_chunk_is_read_and_written() {
 }
 
 #[test]
-fn a_superblock_with_a_loss_that_was_not_told_is_read_and_written() {
+fn a_superblock_with_a_loss_that_was_not_reported_is_read_and_written() {
     let superblock = super::superblock::with_pending_loss();
     assert_eq!(Superblock::parse(PENDING_LOSS, LARGE), Ok(superblock.clone()));
     assert!(superblock.encode().expect("it can be read") == PENDING_LOSS);

@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// What is wrong with the checkpoint of these map pages and segments.
+/// The error of the checkpoint of these map pages and segments.
 fn refused(map: [Option<IndexEntry>; 2], table: &[SegmentEntry]) -> FormatError {
     let (header, payload) = sealed(&map, table);
     Payload::parse(&payload, &header, &store()).expect_err("it does not fit together")
 }
 
-/// What is wrong with the checkpoint when a row of its table is another one.
+/// The error of the checkpoint when a row of its table is another one.
 fn with_row(segment: usize, change: impl Fn(&mut SegmentEntry)) -> FormatError {
     let mut table = table();
     change(&mut table[segment]);

@@ -45,7 +45,7 @@ fn unknown_features_are_refused_unless_they_are_compatible() {
 }
 
 #[test]
-fn each_size_has_its_limits() {
+fn a_size_beyond_its_limits_is_refused() {
     assert_eq!(field(changed(20, &[0, 2])), Field::BlockBytes);
     for blocks in [0_u32, 1, 8, 15, 17, 24, 131_072, u32::MAX] {
         assert_eq!(field(changed(56, &blocks.to_le_bytes())), Field::SegmentBlocks, "{blocks}");
@@ -152,7 +152,7 @@ pub(super) fn with_pending_loss() -> Superblock {
 }
 
 #[test]
-fn a_loss_that_was_not_told_is_kept_under_a_feature_of_its_own() {
+fn a_loss_that_was_not_reported_is_kept_under_a_feature_of_its_own() {
     let superblock = with_pending_loss();
     let block = superblock.encode().expect("it can be read");
     assert_eq!(block[16], 4);
@@ -168,7 +168,7 @@ fn a_loss_that_was_not_told_is_kept_under_a_feature_of_its_own() {
 }
 
 #[test]
-fn a_loss_that_was_not_told_is_one_of_this_store_and_has_room() {
+fn a_loss_that_was_not_reported_is_one_of_this_store_and_has_room() {
     let block = with_pending_loss().encode().expect("it can be read");
     let changed = |at: usize, bytes: &[u8]| field(parse(&with(&block, CHECKSUM_AT, at, bytes)));
     assert_eq!(changed(568, &4_u64.to_le_bytes()), Field::PendingLoss, "a run ends where it begins");

@@ -75,7 +75,7 @@ pub(super) enum Ended {
     /// The client breaks the rules.
     #[error("protocol error of the client: {0}")]
     Protocol(Broken),
-    /// The client does not go on.
+    /// The client does not continue.
     #[error("the client sent nothing for {} s in the middle of a message", .0.as_secs())]
     Stalled(Duration),
     /// The network or the client's program failed.

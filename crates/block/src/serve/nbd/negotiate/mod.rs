@@ -43,7 +43,7 @@ pub(super) struct Negotiation<'e> {
     encrypted: bool,
     no_zeroes: bool,
     structured: bool,
-    /// Of which export the client wants to know how it is allocated.
+    /// The export whose allocation the client wants to know.
     allocation_of: Option<&'e Export>,
 }
 

@@ -76,7 +76,7 @@ fn list_names_every_export() {
 }
 
 #[test]
-fn info_tells_size_name_description_and_blocks_and_goes_on() {
+fn info_tells_size_name_description_and_blocks_and_continues() {
     let exports = two_exports();
     let data = named("two", b"\x00\x02\x00\x01\x00\x02");
     let (replies, next) = ask(&mut begin(&exports), 6, &data);
@@ -110,7 +110,7 @@ fn an_export_that_does_not_exist_is_an_error_and_the_end_where_there_is_no_answe
 }
 
 #[test]
-fn options_that_are_not_known_are_refused_and_the_negotiation_goes_on() {
+fn options_that_are_not_known_are_refused_and_the_negotiation_continues() {
     let exports = two_exports();
     for (what, number) in [("STARTTLS", 5), ("EXTENDED_HEADERS", 11), ("PEEK_EXPORT", 4), ("nonsense", u32::MAX)] {
         let (replies, next) = ask(&mut begin(&exports), number, b"");

@@ -114,7 +114,7 @@ impl<'b> ExportQuery<'b> {
 /// What LIST_META_CONTEXT and SET_META_CONTEXT ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextQuery<'b> {
-    /// Of which export.
+    /// The export.
     pub name: &'b str,
     /// Whether no context is named.
     pub is_empty: bool,

@@ -55,7 +55,7 @@ impl From<u16> for Command {
 pub struct Request {
     /// What it asks for.
     pub command: Command,
-    /// How; also bits that nobody knows.
+    /// How; also unknown bits.
     pub flags: CommandFlags,
     /// Whose answer it wants.
     pub cookie: Cookie,

@@ -543,7 +543,7 @@ proptest! {
         for file in &world.files {
             let entry = rules.decide(&file.facts(), &world.branches, file.home.as_ref(), &world.around).entry;
             let name = rules.entries()[entry.index()].name.as_str();
-            // Names may repeat in these rules; only a name that stands once identifies a rule for sure.
+            // Names may repeat in these rules; only a name that occurs once identifies a rule for sure.
             if rules.entries().iter().filter(|info| info.name == name).count() == 1 {
                 prop_assert!(!never.contains(&name), "{} decides, {:?}", name, unreachable);
                 if world.branches.iter().all(|branch| branch.online) {

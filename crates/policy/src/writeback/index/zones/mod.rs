@@ -228,7 +228,7 @@ impl Zones {
         slot
     }
 
-    /// Finds the zone of a block and reads it, so that the processor has it at hand for a change.
+    /// Finds the zone of a block and reads it, so that the processor has it in its cache for a change.
     pub(super) fn warm(&mut self, block: u64) {
         if let Some(slot) = self.slot(self.number(block)) {
             self.latest = slot;

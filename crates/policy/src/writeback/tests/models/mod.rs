@@ -46,7 +46,7 @@ struct Model {
     head: u64,
     hits: BTreeSet<u64>,
     next_block: u64,
-    /// Of `stow`: where each queue goes on, which gives, how much it still gives.
+    /// Of `stow`: where each queue continues, which gives, how much it still gives.
     pointers: [u64; 2],
     sequential: bool,
     rest: usize,

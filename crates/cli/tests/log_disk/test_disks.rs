@@ -1,10 +1,10 @@
-//! What these tests do with the disks of a house besides.
+//! More methods of [`TestDisks`], for these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::support::disk::unmount;
-use crate::support::house::House;
+use crate::support::test_disks::TestDisks;
 use crate::support::{run, said};
 
 /// A mounted file system; unmounted when dropped.
@@ -22,7 +22,7 @@ impl Drop for Mount {
     }
 }
 
-impl House {
+impl TestDisks {
     /// Writes the configuration `name`.
     pub(crate) fn config(&self, name: &str, content: &str) -> String {
         let path = self.path(&format!("{name}.disk.toml"));

@@ -15,21 +15,21 @@ use super::{PATIENCE, eventually, first, poll, require_root_and_fuse, run, said,
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_umbrella");
 
-/// See the module. Whatever the disks are, they end with it.
-pub struct House {
+/// A folder with disks. Drop ends their daemons.
+pub struct TestDisks {
     dir: TempDir,
 }
 
-impl House {
+impl TestDisks {
     /// Without a disk.
-    pub fn new() -> House {
+    pub fn new() -> TestDisks {
         require_root_and_fuse();
-        House::at(temp_dir("disk"))
+        TestDisks::at(temp_dir("disk"))
     }
 
     /// In this folder.
-    pub fn at(dir: TempDir) -> House {
-        House { dir }
+    pub fn at(dir: TempDir) -> TestDisks {
+        TestDisks { dir }
     }
 
     /// A path in the folder.
@@ -67,8 +67,8 @@ impl House {
     /// Standard output of what must succeed.
     pub fn given(&self, args: &[&str]) -> String {
         let output = self.run(args);
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{args:?}: {told}\n{}\n{}", said(&output), self.logs());
+        let reported = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{args:?}: {reported}\n{}\n{}", said(&output), self.logs());
         String::from_utf8(output.stdout).expect("text")
     }
 
@@ -80,14 +80,14 @@ impl House {
     /// Must end with that code, and say all of it.
     pub fn refused(&self, args: &[&str], code: i32, parts: &[&str]) {
         let output = self.run(args);
-        let told = text(&output);
-        assert_eq!(output.status.code(), Some(code), "{args:?}: {told}");
+        let reported = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {reported}");
         for part in parts {
-            assert!(told.contains(part), "{args:?}: {part:?} is not in {told:?}");
+            assert!(reported.contains(part), "{args:?}: {part:?} is not in {reported:?}");
         }
     }
 
-    /// Of a disk that is served.
+    /// The status of a disk that is served.
     pub fn status(&self, name: &str) -> Value {
         self.json(&["status", name])
     }
@@ -118,7 +118,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestDisks {
     fn drop(&mut self) {
         let Ok(sockets) = fs::read_dir(self.path("run/disks")) else { return };
         for socket in sockets.flatten().map(|entry| entry.path()) {

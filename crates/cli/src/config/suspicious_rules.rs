@@ -82,11 +82,11 @@ pub(super) fn findings(config: &Config) -> Vec<SpannedNotice> {
                 if only_read_only(to) {
                     findings.push(at_rule(Notice::RuleReadOnly { rule: rule.name.clone() }));
                 }
-                findings.extend(odd_warmth(config, &rule.name, conditions, to).into_iter().map(at_rule));
-                findings.extend(odd_conditions(config, &rule.name, conditions).into_iter().map(at_rule));
+                findings.extend(warm_rule_without_band(config, &rule.name, conditions, to).into_iter().map(at_rule));
+                findings.extend(suspicious_conditions(config, &rule.name, conditions).into_iter().map(at_rule));
             }
             RuleKindSpec::Treat { conditions } => {
-                findings.extend(odd_conditions(config, &rule.name, conditions).into_iter().map(at_rule));
+                findings.extend(suspicious_conditions(config, &rule.name, conditions).into_iter().map(at_rule));
             }
             RuleKindSpec::Names(entries) => {
                 let globs: Vec<String> = entries.iter().map(|entry| entry.glob.clone()).collect();
@@ -94,7 +94,7 @@ pub(super) fn findings(config: &Config) -> Vec<SpannedNotice> {
                     let span = config.spans.globs.get(&entry.glob).unwrap_or(span);
                     let read_only =
                         only_read_only(&entry.to).then(|| Notice::RuleReadOnly { rule: entry.glob.clone() });
-                    let notices = odd_glob(config, &entry.glob, &globs).into_iter().chain(read_only);
+                    let notices = suspicious_glob(config, &entry.glob, &globs).into_iter().chain(read_only);
                     findings.extend(notices.map(|notice| SpannedNotice { span: span.clone(), notice }));
                 }
             }
@@ -103,8 +103,8 @@ pub(super) fn findings(config: &Config) -> Vec<SpannedNotice> {
     findings
 }
 
-/// A rule that wants warm files, and does not keep them.
-fn odd_warmth(config: &Config, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Vec<Notice> {
+/// A rule that takes warm files but does not keep them.
+fn warm_rule_without_band(config: &Config, rule: &str, conditions: &[Condition], to: &DestinationSpec) -> Vec<Notice> {
     let bands = Condition::leaves(conditions).into_iter().filter_map(|condition| match condition {
         Condition::Heat { is: Comparison::Greater | Comparison::GreaterOrEqual, hysteresis, .. } => Some(*hysteresis),
         _ => None,
@@ -122,8 +122,8 @@ fn odd_warmth(config: &Config, rule: &str, conditions: &[Condition], to: &Destin
 pub(super) fn idle_evicts(config: &Config) -> Vec<SpannedNotice> {
     let Ok(rules) = config.rules() else { return Vec::new() };
     let spans = config.spec.rules.evicts.iter().zip(&config.spans.evicts);
-    let idle = spans
-        .filter(|(spec, _)| rules.evicts().iter().any(|evict| evict.of == spec.of && !rules.lets_some_leave(evict)));
+    let idle =
+        spans.filter(|(spec, _)| rules.evicts().iter().any(|evict| evict.of == spec.of && !rules.can_evict(evict)));
     let finding = |(spec, span): (&EvictSpec, &Range<usize>)| {
         let notice = Notice::EvictIdle { of: spec.of.clone() };
         SpannedNotice { span: span.clone(), notice }
@@ -132,7 +132,7 @@ pub(super) fn idle_evicts(config: &Config) -> Vec<SpannedNotice> {
 }
 
 /// Conditions that hardly mean what they say.
-fn odd_conditions(config: &Config, rule: &str, conditions: &[Condition]) -> Vec<Notice> {
+fn suspicious_conditions(config: &Config, rule: &str, conditions: &[Condition]) -> Vec<Notice> {
     let leaves = Condition::leaves(conditions);
     let equality = |condition: &&Condition| matches!(condition, Condition::Age { is: Comparison::Equal, .. });
     let mut odd = Vec::new();
@@ -141,14 +141,14 @@ fn odd_conditions(config: &Config, rule: &str, conditions: &[Condition]) -> Vec<
     }
     for condition in leaves {
         if let Condition::Path { of: PathPart::Path, any_of, .. } = condition {
-            odd.extend(any_of.iter().filter_map(|glob| odd_glob(config, glob, any_of)));
+            odd.extend(any_of.iter().filter_map(|glob| suspicious_glob(config, glob, any_of)));
         }
     }
     odd
 }
 
-/// A pattern that hardly means what it says; `all` that stand beside it.
-fn odd_glob(config: &Config, glob: &str, all: &[String]) -> Option<Notice> {
+/// A pattern that probably has another meaning than intended; `all` are the patterns beside it.
+fn suspicious_glob(config: &Config, glob: &str, all: &[String]) -> Option<Notice> {
     let inside = glob.strip_prefix(&*config.spec.mount.to_string_lossy()).filter(|inside| inside.starts_with('/'));
     if let Some(inside) = inside {
         return Some(Notice::GlobWithMount { glob: glob.to_owned(), meant: inside.to_owned() });
