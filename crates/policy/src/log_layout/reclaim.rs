@@ -255,7 +255,7 @@ impl Layout {
     fn victim_in(&self, region: usize, share: u32, chosen: &[SegmentNo]) -> Option<SegmentNo> {
         let inside = |number: SegmentNo| self.free.region(number) == region && !chosen.contains(&number);
         let guest = |number: SegmentNo| {
-            let home = self.free.home(self.table[number.0 as usize].stream);
+            let home = self.free.home_region(self.table[number.0 as usize].stream);
             inside(number) && home != region && self.free.len_of(home) >= share + 2
         };
         self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.worth_in_region()))
