@@ -144,7 +144,7 @@ mod tests {
             busy_s: Samples::default(),
         };
         let (best, reason) = (Some(figures(policy)), Some(Reason::Busy));
-        WriteBackAdvice { today: figures(KERNEL), best, reason, within_current_memory: None, tried: Vec::new() }
+        WriteBackAdvice { today: figures(KERNEL), best, reason, with_todays_memory: None, tried: Vec::new() }
     }
 
     fn sleep(flash: Option<ByteSize>, spin_down: &str) -> SleepAdvice {

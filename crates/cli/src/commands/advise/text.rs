@@ -200,15 +200,15 @@ fn of_write_back(advice: &WriteBackAdvice) -> String {
     line(&mut text, "programs", &format!("wait {}", against(&best.waited_s, &today.waited_s, seconds)));
     line(&mut text, "disk", &format!("busy {}", against(&best.busy_s, &today.busy_s, seconds)));
     if best.memory > today.memory {
-        line(&mut text, "or", &within_current_memory(advice));
+        line(&mut text, "or", &with_todays_memory(advice));
     }
     text
 }
 
 /// What to set where there is no more memory.
-fn within_current_memory(advice: &WriteBackAdvice) -> String {
+fn with_todays_memory(advice: &WriteBackAdvice) -> String {
     let today = &advice.today;
-    let Some(best) = &advice.within_current_memory else {
+    let Some(best) = &advice.with_todays_memory else {
         return format!("{} with {}, as today: no policy makes a difference", policy(&today.policy), today.memory);
     };
     let waited = against(&best.waited_s, &today.waited_s, |value| Unit::Seconds.show(value));
