@@ -129,6 +129,10 @@ fn next_steps(translation: &Translation, file: &str) -> Vec<String> {
     let options = if options.is_empty() { "defaults".to_owned() } else { options };
     let absolute = std::path::absolute(file).map_or_else(|_| file.to_owned(), |path| visible_path(&path));
     let as_field = |text: &str| text.replace(' ', "\\040");
-    next.push(format!("# in fstab: {}  {}  fuse.umbrella  {options}  0 0", as_field(&absolute), as_field(&mount)));
+    next.push(format!(
+        "# in fstab, in place of the mergerfs line: {}  {}  fuse.umbrella  {options}  0 0",
+        as_field(&absolute),
+        as_field(&mount)
+    ));
     next
 }

@@ -396,6 +396,13 @@ impl ConfigErrors {
         self.errors.iter().map(report).collect()
     }
 
+    /// Nothing is wrong but that mergerfs is still mounted at the mount point.
+    pub(crate) fn is_mergerfs_mounted(&self) -> bool {
+        let is_it =
+            |error: &Located| matches!(&error.problem, Problem::MountTaken { kind, .. } if kind == "fuse.mergerfs");
+        self.errors.iter().all(is_it)
+    }
+
     #[cfg(test)]
     pub(super) fn problems(&self) -> Vec<&Problem> {
         self.errors.iter().map(|error| &error.problem).collect()

@@ -69,6 +69,19 @@ fn another_pool_of_the_kind_that_is_still_mounted_there_is_named() {
 }
 
 #[test]
+fn a_configuration_from_a_mounted_mergerfs_is_written_with_the_next_steps() {
+    let (mirror, disk) = (Mirror::new(), Disk::tmpfs(8 * MIB));
+    let dir = temp_dir("told");
+    let config = dir.path().join("pool.toml");
+    let (_disks, builder) = disks(["z"]);
+    let pool = builder.prepare();
+    let line = format!("{} {} fuse.mergerfs category.create=mfs 0 0", disk.path().display(), mirror.path().display());
+    let args = ["from-mergerfs".as_ref(), "--output".as_ref(), config.as_os_str(), line.as_ref()];
+    let said = pool.say(args);
+    assert!(said.contains("next:\n  umount ") && said.contains("in place of the mergerfs line"), "{said}");
+}
+
+#[test]
 fn a_directory_in_the_place_of_a_disk_is_told_or_refused() {
     let (_disks, builder) = disks(["a", "b"]);
     let pool = builder.rules(B_BY_NAME).mount();
