@@ -249,7 +249,13 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
     }
     // No rule speaks of a directory: it is where something below it is.
     if !explanation.rule.is_empty() {
-        fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: all that its rule allows are full"));
+        fact(
+            "belongs on",
+            explanation
+                .belongs
+                .as_deref()
+                .unwrap_or("no branch: all that its rule allows are full, or take no new files"),
+        );
         fact(
             "decided by",
             &if explanation.rule == "default" { "the default list".to_owned() } else { quoted(&explanation.rule) },

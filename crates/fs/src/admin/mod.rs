@@ -86,6 +86,7 @@ impl Admin {
     }
 
     pub(crate) fn warnings(&self) -> Vec<String> {
+        self.placement.forget_full_with_room();
         let mut current = self.failing_warnings();
         current.extend(self.tree.differing_warning());
         current.extend(self.staging.hanging_warnings());

@@ -140,8 +140,15 @@ impl AddArgs {
             configuration, then run `umbrella rules reload`"
                 .to_owned()
         } else {
-            let lists = quoted_list(lists.iter().map(String::as_str));
-            format!("new files go there by {lists}; `umbrella enforce` moves the files that already belong there")
+            let to_default = "it is last on the default list, and new files go there when the branches before it \
+                are full";
+            let others = lists.iter().filter(|list| !(self.default && *list == "default"));
+            let others = quoted_list(others.map(String::as_str));
+            let mut on: Vec<_> = self.default.then(|| to_default.to_owned()).into_iter().collect();
+            if !others.is_empty() {
+                on.push(format!("new files go there by {others}"));
+            }
+            format!("{}; `umbrella enforce` moves the files that already belong there", on.join("; "))
         };
         output::line(&format!("branch {shown} is in the pool; {on}"))?;
         if let Some(file) = file {
