@@ -113,6 +113,18 @@ pub enum Warning {
         /// Name of the branch.
         name: String,
     },
+    /// Nothing is mounted at its path, and nothing says that this is meant.
+    #[error(
+        "branch {name:?}: {} is a plain directory, not a mount point: its new files go to the file system of {}; mount the branch's disk, or set require_mount = false if this is intended",
+        path.display(),
+        path.parent().unwrap_or(path).display()
+    )]
+    NoMountPoint {
+        /// Name of the branch.
+        name: String,
+        /// Its path.
+        path: PathBuf,
+    },
     /// Its drain was not ended.
     #[error("branch {name:?} is being drained: it gets no new files")]
     Draining {

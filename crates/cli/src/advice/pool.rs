@@ -80,7 +80,7 @@ fn of_warning(warning: &Warning) -> Option<String> {
 fn of_pool(error: &PoolError) -> Option<String> {
     Some(match error {
         PoolError::BranchMissing { name, .. } => {
-            format!("start with `{}` to continue without it", shell_words(["--allow-missing", name]))
+            format!("or start without it: `{}`", shell_words(["--allow-missing", name]))
         }
         PoolError::BranchExists { .. } => {
             "to put it on a list, edit the configuration and run `umbrella rules reload`".to_owned()
@@ -143,7 +143,7 @@ fn of_branch(error: &BranchError) -> Option<String> {
             format!("if the folder was deleted: {}", replace(name))
         }
         BranchError::Another { name, theirs: None, .. } => {
-            format!("to add it as a new branch: {}", replace(name))
+            format!("mount the old disk, or use this one from now on: {}", replace(name))
         }
         BranchError::ReplacedElsewhere { path, name, .. } => {
             format!("to use \"{}\" instead: {}", path.display(), replace(name))
@@ -246,7 +246,7 @@ mod tests {
             "branch \"b\" still holds files (for example /film); run `umbrella branch drain b` first, or remove it with --force to hide them"
         );
         let missing = PoolError::BranchMissing { name: "b c".to_owned(), reason: "gone".to_owned() };
-        assert_eq!(of(&missing).unwrap(), "start with `--allow-missing 'b c'` to continue without it");
+        assert_eq!(of(&missing).unwrap(), "or start without it: `--allow-missing 'b c'`");
         let open = BranchError::Open { path: "/mnt/a".into(), source: Errno::NOENT };
         assert_eq!(of(&open), None);
     }

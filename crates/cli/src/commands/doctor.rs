@@ -133,6 +133,12 @@ impl DoctorArgs {
             let advice = render::advice(&totals, &file.to_string_lossy());
             report.items.extend(advice.into_iter().map(|advice| Diagnostic::remark("files", advice)));
             report.survey = Some(totals);
+            // The survey says it again, with what to do.
+            let is_repeated = |item: &Diagnostic| {
+                let said = ["first look at the branches: ", " (seen since the mount", " is on several branches ("];
+                item.about == "pool" && said.iter().any(|said| item.text.contains(said))
+            };
+            report.items.retain(|item| !is_repeated(item));
         }
         Ok(())
     }

@@ -97,8 +97,9 @@ pub(crate) fn advice(totals: &Totals, pool: &str) -> Vec<String> {
     }
     if totals.directories_differing > 0 {
         advice.push(format!(
-            "{} with different owners, modes or ACLs: the pool shows what all copies allow. Once it is mounted, `umbrella repair --equalise` makes the copies equal",
-            directories(totals.directories_differing)
+            "{} with different owners, modes or ACLs: the pool shows what all copies allow. Once it is mounted, `umbrella repair --equalise` gives each copy the rights that all of them allow; `--like {}` takes those of that branch. Look first with --dry-run",
+            directories(totals.directories_differing),
+            totals.branches.first().map_or_else(|| "BRANCH".to_owned(), |first| visible(&first.branch))
         ));
     }
     if totals.kinds_differing > 0 {
