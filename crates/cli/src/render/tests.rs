@@ -250,6 +250,10 @@ fn a_fill_level_that_has_done_all_it_may_says_so() {
         "{}",
         super::evict::line(&evict)
     );
+    evict.stays[0].why = EvictStay::Excluded;
+    evict.files_moved = 0;
+    let line = super::evict::line(&evict);
+    assert!(line.ends_with(": no file may leave: \"only\" or \"min_age\" excludes all 2"), "{line}");
     evict.stays[0].why = EvictStay::InUse;
     assert!(super::evict::line(&evict).contains(": too full, but no more files can leave now;"));
 }
