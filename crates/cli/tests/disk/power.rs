@@ -31,7 +31,7 @@ fn a_disk_says_when_sleeping_pays_and_how_that_is_known() {
         let break_even = &house.status("media")["cache"]["break_even"];
         assert_eq!((&break_even["seconds"], &break_even["source"]), (&seconds.into(), &source.into()));
         let told = house.given(&["status", "media"]);
-        assert!(told.contains(&format!("sleeping pays after {seconds} s ({source})")), "{told}");
+        assert!(told.contains(&format!("sleeping saves power after {seconds} s ({source})")), "{told}");
         house.given(&["detach", "media"]);
     }
 }
