@@ -127,7 +127,8 @@ fn of_pool(error: &PoolError) -> Option<String> {
         PoolError::Unmount { path, .. } => {
             let path = path.to_string_lossy();
             format!(
-                "see which programs use it: `{}`; detach it anyway: {}",
+                "see which programs use it: `{}` or `{}`; detach it anyway: {}",
+                shell_words(["fuser", "-vm", &path]),
                 shell_words(["lsof", &path]),
                 command(["unmount", "--lazy", &path])
             )

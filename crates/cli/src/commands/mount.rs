@@ -26,7 +26,7 @@ use crate::text::{quoted, quoted_list, visible, visible_path};
 /// Mount a pool.
 ///
 /// Stays in the foreground and logs to standard error, until it is unmounted (`umbrella unmount`, Ctrl-C or SIGTERM).
-/// The first signal finishes or drops the relocation under way and unmounts; the second detaches at once.
+/// The first signal finishes or undoes the move under way and unmounts; the second detaches at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -150,6 +150,7 @@ impl MountArgs {
         ending::wait_at(&config.spec.mount)?;
         let branches: Vec<PathBuf> = config.spec.branches.iter().map(|branch| branch.path.clone()).collect();
         ending::wait_for_branches(&branches)?;
+        ending::refuse_branches_of_others(&branches, &config.spec.mount)?;
         usable_mount_point(&config.spec.mount)?;
         if let Some(file) = &self.trace_requests {
             outside(file, &config.spec.mount, &branches)?;

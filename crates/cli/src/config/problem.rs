@@ -291,6 +291,8 @@ pub(crate) enum Problem {
     MountInsideBranch { name: String, path: PathBuf, mount: PathBuf },
     #[error("{kind} is mounted at {path}: unmount it first (`umount {path}`)", path = visible_path(mount))]
     MountTaken { mount: PathBuf, kind: String },
+    #[error("{key} is true or false, without quotes")]
+    NotBoolean { key: String },
     #[error("a list of tables has two brackets: write [[{table}]] for each")]
     OneOfList { table: String },
 }

@@ -92,7 +92,7 @@ fn duration(text: &str) -> Result<Duration, ParseDurationError> {
 
 impl AddArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
+        let (pool, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
         let mut branch = BranchSpec {
             path: pool::absolute(&self.path)?,
             name: self.name.clone(),
@@ -120,6 +120,7 @@ impl AddArgs {
             branch.min_free = kept.min_free;
         }
         ending::wait_for_branches(std::slice::from_ref(&branch.path))?;
+        ending::refuse_branches_of_others(std::slice::from_ref(&branch.path), &pool.mount)?;
         client.call(&Request::BranchAdd { branch: branch.clone(), to_default, to_group: self.group.clone() })?;
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {
