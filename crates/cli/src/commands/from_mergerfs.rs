@@ -52,14 +52,17 @@ impl FromMergerfsArgs {
             output::json(&json!({
                 "configuration": text,
                 "no_equal": notes(&translation.missing),
+                "look_at": notes(&translation.unsure),
                 "needs_nothing": notes(&translation.needless),
                 "mount_options": translation.mount_options,
             }))?;
             return Ok(ExitCode::SUCCESS);
         }
         if self.output.is_some() {
-            for note in &translation.missing {
-                output::line(&format!("no equal: {}: {}", visible(&note.option), visible(&note.text)))?;
+            for (heading, notes) in [("no equal", &translation.missing), ("look at", &translation.unsure)] {
+                for note in notes {
+                    output::line(&format!("{heading}: {}: {}", visible(&note.option), visible(&note.text)))?;
+                }
             }
         }
         written::write_or_print(&text, self.output.as_deref(), &|file| next_steps(&translation, file))
