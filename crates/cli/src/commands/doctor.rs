@@ -144,7 +144,7 @@ impl DoctorArgs {
             // The survey says it again, with what to do.
             let is_repeated = |item: &Diagnostic| {
                 let said = ["first look at the branches: ", " (seen since the mount", " is on several branches ("];
-                item.about == "pool" && said.iter().any(|said| item.text.contains(said))
+                item.about == "pool" && said.iter().any(|said| item.text.contains(*said))
             };
             report.items.retain(|item| !is_repeated(item));
         }

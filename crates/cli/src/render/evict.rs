@@ -19,7 +19,7 @@ pub(super) fn line(evict: &EvictStatus) -> String {
         EvictState::AwaitsHours => "too full; files leave during its hours",
         EvictState::Moving => "files leave now",
         EvictState::MovingShort => "less than min_free is free: files leave now, whatever the hour",
-        EvictState::Rests if is_none && excluded > 0 => &none_may,
+        EvictState::Rests if is_none && excluded > 0 => none_may.as_str(),
         EvictState::Rests
             if evict.stays.iter().all(|stays| matches!(stays.why, EvictStay::Nowhere | EvictStay::Excluded)) =>
         {
