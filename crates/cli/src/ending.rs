@@ -59,6 +59,18 @@ pub(crate) fn wait_for_branches(branches: &[PathBuf]) -> anyhow::Result<()> {
     ending.map(|mount| Pool::at(&mount)).try_for_each(|pool| wait_for(&pool, |_| Ok(()), shares))
 }
 
+/// Refuses a branch that the pool of another mount point has.
+pub(crate) fn refuse_branches_of_others(branches: &[PathBuf], mount: &Path) -> anyhow::Result<()> {
+    for branch in branches.iter().filter(|branch| is_locked(branch)) {
+        let Some((pool, _, inside)) = pool::find_on_branch(branch) else { continue };
+        if pool.mount != mount && inside == pool.mount && mounts::pools().contains(&pool.mount) {
+            let (shown, mount) = (visible_path(branch), visible_path(&pool.mount));
+            bail!("{shown} belongs to the pool at {mount}: unmount that first");
+        }
+    }
+    Ok(())
+}
+
 fn wait_for(
     pool: &Pool,
     in_use: impl Fn(&Status) -> anyhow::Result<()>,

@@ -35,6 +35,7 @@ use std::fmt;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Parser};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
@@ -69,12 +70,12 @@ fn main() -> ExitCode {
         return answered;
     }
     let cli = match mount_helper::command_line(&args) {
-        Some(Ok(args)) => Cli::parse_from(args),
+        Some(Ok(args)) => parse(args),
         Some(Err(error)) => {
             report!("umbrella: {error}");
             return ExitCode::from(2);
         }
-        None => Cli::parse_from(args),
+        None => parse(args),
     };
     log_to_stderr(cli.verbose, cli.command.is_short());
     match cli.command.run(cli.verbose) {
@@ -85,6 +86,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line. Names the command that a word stands for which is none.
+fn parse(args: Vec<OsString>) -> Cli {
+    Cli::try_parse_from(args).unwrap_or_else(|mut error| {
+        let meant = match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(word)) if word == "move" => Some("enforce"),
+            Some(ContextValue::String(word)) if word == "reload" => Some("rules reload"),
+            _ => None,
+        };
+        if let Some(meant) = meant {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![meant.to_owned()]));
+        }
+        error.exit()
+    })
 }
 
 fn log_to_stderr(verbose: u8, is_short: bool) {

@@ -89,6 +89,12 @@ pub(crate) enum PoolError {
         /// What is mounted, for people.
         mounted: String,
     },
+    /// A configuration was named, and its pool is not mounted.
+    #[error("the pool of {} is not mounted: {}", visible_path(file), command(["mount", &file.to_string_lossy()]))]
+    NotMounted {
+        /// As given.
+        file: PathBuf,
+    },
     /// What was named lies on a file system that hangs.
     #[error("{path} {silence}")]
     Silent {

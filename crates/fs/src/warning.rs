@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
-use umbrella_units::format_duration;
+use umbrella_units::{ByteSize, format_duration};
 
 use crate::spec::DirectoryRule;
 
@@ -29,10 +29,18 @@ pub enum Warning {
         list: String,
     },
     /// No branch of a list could take a file.
-    #[error("{NO_ROOM}all branches of {list} are full")]
+    #[error("{NO_ROOM}no branch of {list} had room for {path}{}", shortage(most_free.as_ref(), draining))]
     ListFull {
         /// The list, for people.
         list: String,
+        /// The file's path in the pool.
+        path: String,
+        /// The branch of the list that has most free space, where that is too little.
+        most_free: Option<(String, ByteSize)>,
+        /// Branches of the list that are being drained.
+        draining: Vec<String>,
+        /// The list is that of the default.
+        is_default: bool,
         /// A group of it, which a new disk could join.
         group: Option<String>,
         /// What could stand at its end, so that other branches take files; nothing where it names all of them.
@@ -104,6 +112,18 @@ pub enum Warning {
     Forgotten {
         /// Name of the branch.
         name: String,
+    },
+    /// Nothing is mounted at its path, and nothing says that this is meant.
+    #[error(
+        "branch {name:?}: {} is a plain directory, not a mount point: its new files go to the file system of {}; mount the branch's disk, or set require_mount = false if this is intended",
+        path.display(),
+        path.parent().unwrap_or(path).display()
+    )]
+    NoMountPoint {
+        /// Name of the branch.
+        name: String,
+        /// Its path.
+        path: PathBuf,
     },
     /// Its drain was not ended.
     #[error("branch {name:?} is being drained: it gets no new files")]
@@ -223,6 +243,14 @@ pub enum Warning {
     /// Something that a first look at the branches found.
     #[error("{0}")]
     FirstLook(String),
+}
+
+fn shortage(most_free: Option<&(String, ByteSize)>, draining: &[String]) -> String {
+    let most_free = most_free.map_or_else(String::new, |(name, free)| format!("; most free is {name}, {free}"));
+    match draining {
+        [] => most_free,
+        names => format!("{most_free}; being drained: {}", names.join(", ")),
+    }
 }
 
 fn directories_shown(count: usize) -> String {

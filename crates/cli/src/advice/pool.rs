@@ -52,10 +52,17 @@ fn of_warning(warning: &Warning) -> Option<String> {
         Warning::HiddenFolderGone { name } => {
             format!("after the unmount: {}, then mount again", replace(name))
         }
-        Warning::ListFull { group, more, .. } => {
+        Warning::ListFull { most_free: None, draining, .. } if !draining.is_empty() => {
+            let stop = draining.iter().map(|name| command(["branch", "drain", name, "--stop"])).collect::<Vec<_>>();
+            format!("name another branch in the list, or end the drain with {}", stop.join(" and "))
+        }
+        Warning::ListFull { group, more, is_default, .. } => {
             let add = match group {
                 Some(group) => command(["branch", "add", "NAME", "PATH", "--group", group, "--save"]),
-                None => command(["branch", "add", "NAME", "PATH", "--save"]),
+                None if *is_default => command(["branch", "add", "NAME", "PATH", "--default", "--save"]),
+                None => {
+                    format!("{}, then name it in the rule's list", command(["branch", "add", "NAME", "PATH", "--save"]))
+                }
             };
             let elsewhere = more.map_or_else(String::new, |more| format!(", or put {more} at the end of the list"));
             format!("delete files, or add a disk with {add}{elsewhere}")
@@ -73,7 +80,10 @@ fn of_warning(warning: &Warning) -> Option<String> {
 fn of_pool(error: &PoolError) -> Option<String> {
     Some(match error {
         PoolError::BranchMissing { name, .. } => {
-            format!("start with `{}` to continue without it", shell_words(["--allow-missing", name]))
+            format!("or start without it: `{}`", shell_words(["--allow-missing", name]))
+        }
+        PoolError::BranchExists { .. } => {
+            "to put it on a list, edit the configuration and run `umbrella rules reload`".to_owned()
         }
         PoolError::Sync(_) => "`umbrella status` names files that cannot leave the staging area".to_owned(),
         PoolError::Unsynced { .. } => "what was written in the last two minutes before may be lost; bring the disk back, look at the files, and run `umbrella sync` again".to_owned(),
@@ -117,7 +127,8 @@ fn of_pool(error: &PoolError) -> Option<String> {
         PoolError::Unmount { path, .. } => {
             let path = path.to_string_lossy();
             format!(
-                "see which programs use it: `{}`; detach it anyway: {}",
+                "see which programs use it: `{}` or `{}`; detach it anyway: {}",
+                shell_words(["fuser", "-vm", &path]),
                 shell_words(["lsof", &path]),
                 command(["unmount", "--lazy", &path])
             )
@@ -133,7 +144,7 @@ fn of_branch(error: &BranchError) -> Option<String> {
             format!("if the folder was deleted: {}", replace(name))
         }
         BranchError::Another { name, theirs: None, .. } => {
-            format!("to add it as a new branch: {}", replace(name))
+            format!("mount the old disk, or use this one from now on: {}", replace(name))
         }
         BranchError::ReplacedElsewhere { path, name, .. } => {
             format!("to use \"{}\" instead: {}", path.display(), replace(name))
@@ -182,6 +193,7 @@ mod tests {
     use std::process::Command;
 
     use rustix::io::Errno;
+    use umbrella_units::ByteSize;
 
     use super::*;
 
@@ -212,12 +224,16 @@ mod tests {
         assert_eq!(words_of(&of(&misplaced).unwrap()), ["umbrella", "explain", "/srv/my pool/a \"b\"/c;d"]);
         let full = Warning::ListFull {
             list: "the default list (hdds)".to_owned(),
+            path: "/film".to_owned(),
+            most_free: Some(("disk1".to_owned(), ByteSize(40 << 20))),
+            draining: vec![],
+            is_default: true,
             group: Some("hdds".to_owned()),
             more: None,
         };
         assert_eq!(
             super::super::with_advice(&full),
-            "no room: all branches of the default list (hdds) are full; delete files, or add a disk with `umbrella branch add NAME PATH --group hdds --save`"
+            "no room: no branch of the default list (hdds) had room for /film; most free is disk1, 40 MiB; delete files, or add a disk with `umbrella branch add NAME PATH --group hdds --save`"
         );
         let gone = BranchError::NoMarker { path: "/mnt/a".into(), name: name.clone() };
         assert_eq!(words_of(&of(&gone).unwrap()), ["umbrella", "branch", "replace", &name, "--pool", "CONFIG"]);
@@ -231,7 +247,7 @@ mod tests {
             "branch \"b\" still holds files (for example /film); run `umbrella branch drain b` first, or remove it with --force to hide them"
         );
         let missing = PoolError::BranchMissing { name: "b c".to_owned(), reason: "gone".to_owned() };
-        assert_eq!(of(&missing).unwrap(), "start with `--allow-missing 'b c'` to continue without it");
+        assert_eq!(of(&missing).unwrap(), "or start without it: `--allow-missing 'b c'`");
         let open = BranchError::Open { path: "/mnt/a".into(), source: Errno::NOENT };
         assert_eq!(of(&open), None);
     }

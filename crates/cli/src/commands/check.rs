@@ -96,12 +96,13 @@ impl CheckArgs {
                 Ok(ExitCode::SUCCESS)
             }
             Err(errors) => {
+                let reports = errors.reports();
                 if self.json {
-                    let errors = errors.reports();
+                    let errors = reports;
                     let (missing, warnings, unreachable) = (vec![], vec![], vec![]);
                     output::json(&ConfigReport { config: name, ok: false, missing, errors, warnings, unreachable })?;
                 } else {
-                    report!("{errors}");
+                    report!("{errors}\n{name}: {}", count(reports.len() as u64, "error"));
                 }
                 Ok(ExitCode::FAILURE)
             }

@@ -57,7 +57,15 @@ struct DoctorReport {
 impl DoctorArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let mut report = DoctorReport { items: machine::items(), ..DoctorReport::default() };
-        if let Some((config, status)) = self.subject()? {
+        let subject = self.subject().or_else(|error| match error.downcast_ref::<PoolError>() {
+            // The machine can be looked at without the right to ask the pool.
+            Some(PoolError::NotOurs { .. }) => {
+                report.items.push(Diagnostic::remark("pool", format!("not checked: {error}")));
+                Ok(None)
+            }
+            _ => Err(error),
+        })?;
+        if let Some((config, status)) = subject {
             report.config = Some(visible_path(&config));
             report.mounted = status.is_some();
             report.items.extend(status.iter().flat_map(|status| running::items(status)));
@@ -133,6 +141,12 @@ impl DoctorArgs {
             let advice = render::advice(&totals, &file.to_string_lossy());
             report.items.extend(advice.into_iter().map(|advice| Diagnostic::remark("files", advice)));
             report.survey = Some(totals);
+            // The survey says it again, with what to do.
+            let is_repeated = |item: &Diagnostic| {
+                let said = ["first look at the branches: ", " (seen since the mount", " is on several branches ("];
+                item.about == "pool" && said.iter().any(|said| item.text.contains(*said))
+            };
+            report.items.retain(|item| !is_repeated(item));
         }
         Ok(())
     }
@@ -169,7 +183,7 @@ fn print(report: &DoctorReport) -> anyhow::Result<()> {
     }
     let of = |severity| report.items.iter().filter(|item| item.severity == severity).count() as u64;
     let subject = match (&report.config, report.mounted) {
-        (None, _) => "the machine (no pool is mounted, and none was named)".to_owned(),
+        (None, _) => "the machine (no pool was checked)".to_owned(),
         (Some(config), true) => format!("{config} (mounted)"),
         (Some(config), false) => format!("{config} (not mounted)"),
     };

@@ -52,14 +52,17 @@ impl FromMergerfsArgs {
             output::json(&json!({
                 "configuration": text,
                 "no_equal": notes(&translation.missing),
+                "look_at": notes(&translation.unsure),
                 "needs_nothing": notes(&translation.needless),
                 "mount_options": translation.mount_options,
             }))?;
             return Ok(ExitCode::SUCCESS);
         }
         if self.output.is_some() {
-            for note in &translation.missing {
-                output::line(&format!("no equal: {}: {}", visible(&note.option), visible(&note.text)))?;
+            for (heading, notes) in [("no equal", &translation.missing), ("look at", &translation.unsure)] {
+                for note in notes {
+                    output::line(&format!("{heading}: {}: {}", visible(&note.option), visible(&note.text)))?;
+                }
             }
         }
         written::write_or_print(&text, self.output.as_deref(), &|file| next_steps(&translation, file))
@@ -129,6 +132,10 @@ fn next_steps(translation: &Translation, file: &str) -> Vec<String> {
     let options = if options.is_empty() { "defaults".to_owned() } else { options };
     let absolute = std::path::absolute(file).map_or_else(|_| file.to_owned(), |path| visible_path(&path));
     let as_field = |text: &str| text.replace(' ', "\\040");
-    next.push(format!("# in fstab: {}  {}  fuse.umbrella  {options}  0 0", as_field(&absolute), as_field(&mount)));
+    next.push(format!(
+        "# in fstab, in place of the mergerfs line: {}  {}  fuse.umbrella  {options}  0 0",
+        as_field(&absolute),
+        as_field(&mount)
+    ));
     next
 }

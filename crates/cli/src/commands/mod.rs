@@ -137,8 +137,12 @@ fn config_of(client: &Client) -> Result<PathBuf, ClientError> {
 
 /// The mounted pool and a client of its daemon. Fails when no daemon answers.
 fn find_live_pool(pool: Option<&Path>) -> Result<(Pool, Client), PoolError> {
-    let pool = pool::find(pool)?;
+    let given = pool;
+    let pool = pool::find(given)?;
     pool::is_alive(&pool)?;
+    if let Some(file) = given.filter(|given| !pool.socket.exists() && given.is_file()) {
+        return Err(PoolError::NotMounted { file: file.to_owned() });
+    }
     let client = Client::new(&pool.socket);
     Ok((pool, client))
 }

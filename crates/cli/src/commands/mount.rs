@@ -7,22 +7,26 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use rustix::io::Errno;
+use umbrella_fs::Warning;
+use umbrella_fs::branch::StateDir;
 use umbrella_fs::branch::cover::uncover_all;
+use umbrella_fs::spec::STAGING;
 
+use crate::advice::with_advice;
 use crate::client;
-use crate::config::{self, Config};
+use crate::config::{self, Config, ErrorReport};
 use crate::daemon::{self, Starter};
 use crate::ending;
 use crate::mount::{self, Session};
 use crate::mount_options::{self, MountOptions};
 use crate::pool::{self, Pool};
 use crate::probe::ProbeReply;
-use crate::text::{quoted, quoted_list, visible_path};
+use crate::text::{quoted, quoted_list, visible, visible_path};
 
 /// Mount a pool.
 ///
 /// Stays in the foreground and logs to standard error, until it is unmounted (`umbrella unmount`, Ctrl-C or SIGTERM).
-/// The first signal finishes or drops the relocation under way and unmounts; the second detaches at once.
+/// The first signal finishes or undoes the move under way and unmounts; the second detaches at once.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -78,7 +82,11 @@ impl MountArgs {
 
     /// Starts the daemon and waits for its word.
     fn start(self, verbose: u8) -> anyhow::Result<ExitCode> {
-        let config = self.load(MountOptions::of(self.options.iter().map(String::as_str))?)?;
+        let options = MountOptions::of(self.options.iter().map(String::as_str))?;
+        let config = self.load(options, &|finding| report!("{}", finding.as_warning()))?;
+        for warning in forgotten(&config) {
+            report!("warning: {}", visible(&warning));
+        }
         let log = self.log.clone().unwrap_or_else(|| pool::log_file(&config.spec.mount));
         let mut args = vec!["mount".into(), "--announce".into()];
         // The daemon does not keep the directory it was started in.
@@ -103,7 +111,7 @@ impl MountArgs {
 
     fn serve(self, starter: Option<Starter>) -> anyhow::Result<ExitCode> {
         let options = MountOptions::of(self.options.iter().map(String::as_str))?;
-        let config = self.load(options)?;
+        let config = self.load(options, &|finding| tracing::warn!("{finding}"))?;
         let mount = config.spec.mount.clone();
         let session = Session {
             pool: Pool::at(&mount),
@@ -120,26 +128,44 @@ impl MountArgs {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn load(&self, options: MountOptions) -> anyhow::Result<Config> {
+    /// With --daemon this happens twice: for the user, and in the daemon, whose `tell` writes to its log.
+    fn load(&self, options: MountOptions, tell: &dyn Fn(&ErrorReport)) -> anyhow::Result<Config> {
         may_mount()?;
         let at = self.at.as_deref().map(pool::absolute).transpose()?;
         remove_leftover_covers(&self.config, at.as_deref());
         let (config, findings) = config::load(&self.config, at.as_deref(), options.access_times())?;
         allowed_branches(&config, &self.allow_missing)?;
-        // With --daemon twice: here, for the user, and by the daemon in its log.
-        for finding in findings.iter().filter(|finding| !finding.is_remark()) {
-            tracing::warn!("{}", config.report(&finding.span, finding.notice.to_string()));
+        // The error of a branch that the mount cannot do without follows.
+        let is_needed = |name: &str| {
+            let mut branches = config.spec.branches.iter();
+            branches.any(|branch| branch.name == name && !branch.optional)
+                && self.allow_missing.iter().all(|allowed| allowed != name)
+        };
+        for finding in &findings {
+            if !finding.is_remark() && !finding.missing_branch().is_some_and(is_needed) {
+                tell(&config.report(&finding.span, finding.notice.to_string()));
+            }
         }
         // A pool that was detached keeps its branches until the last file in it is closed.
         ending::wait_at(&config.spec.mount)?;
         let branches: Vec<PathBuf> = config.spec.branches.iter().map(|branch| branch.path.clone()).collect();
         ending::wait_for_branches(&branches)?;
+        ending::refuse_branches_of_others(&branches, &config.spec.mount)?;
         usable_mount_point(&config.spec.mount)?;
         if let Some(file) = &self.trace_requests {
             outside(file, &config.spec.mount, &branches)?;
         }
         Ok(config)
     }
+}
+
+/// What the daemon warns of too: branches of an earlier mount that the configuration does not name.
+fn forgotten(config: &Config) -> Vec<String> {
+    let mount = &config.spec.mount;
+    let names = StateDir::remembered(&pool::state_dir(mount), mount).into_keys();
+    let is_named = |name: &String| config.spec.branches.iter().any(|branch| branch.name == *name);
+    let forgotten = names.filter(|name| name != STAGING && !is_named(name));
+    forgotten.map(|name| with_advice(&Warning::Forgotten { name })).collect()
 }
 
 /// Removes the covers that a killed daemon left over its branches. Mistakes in the configuration are reported later.

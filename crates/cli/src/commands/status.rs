@@ -14,7 +14,7 @@ use crate::pool::{Pool, PoolError};
 use crate::text::visible_path;
 use crate::{mounts, output, render};
 
-/// Show branches, their space, and how many files each rule decided on.
+/// Show branches, their space, and how often each rule decided.
 ///
 /// With several pools mounted, prints a line for each (with --json an array), unless you name a pool or are in its
 /// directory.

@@ -13,8 +13,6 @@ use crate::text::{quoted_list, visible_path};
 
 /// Make everything in a pool durable: staged files go to their branches, and every branch is synced.
 ///
-/// Make everything in a pool durable: staged files go to their branches, and every branch is synced.
-///
 /// Names the branches that are offline. Fails if one of them may have lost changes because it left within two minutes
 /// of a change, or while a file was open for writing.
 ///

@@ -25,7 +25,7 @@ const FORCED_TIMEOUT: Duration = Duration::from_secs(8);
 /// How long the mount may stay after the daemon said that it goes.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Unmount a pool: finish or drop the relocation under way, then unmount.
+/// Unmount a pool; a move under way is finished or undone.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:
@@ -128,7 +128,9 @@ fn wait_until_gone(mount: &Path, daemon: Option<OwnedFd>) -> anyhow::Result<()> 
     while mounts::at(mount).is_some_and(|mounted| mounted.is_pool()) {
         if Instant::now() > deadline {
             let shown = visible_path(mount);
-            bail!("{shown} is still mounted: files in it are open (see `lsof +f -- {shown}`, or use --lazy)");
+            bail!(
+                "{shown} is still mounted: files in it are open (see `fuser -vm {shown}` or `lsof +f -- {shown}`, or use --lazy)"
+            );
         }
         std::thread::sleep(Duration::from_millis(10));
     }

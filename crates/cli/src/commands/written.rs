@@ -11,7 +11,8 @@ use umbrella_fs::spec::AccessTimes;
 use crate::text::visible_path;
 use crate::{config, mounts, output};
 
-/// Writes the text to a new file and checks it, or prints it. Prints the lines of `next` after a valid configuration.
+/// Writes the text to a new file and checks it, or prints it. Prints the lines of `next` after a valid configuration,
+/// also while mergerfs is mounted at its mount point.
 pub(super) fn write_or_print(
     text: &str,
     file: Option<&Path>,
@@ -33,14 +34,16 @@ pub(super) fn write_or_print(
             for finding in &findings {
                 output::line(&config.report(&finding.span, finding.notice.to_string()).as_warning())?;
             }
-            output::line("next:")?;
-            for line in next(&shown) {
-                output::line(&format!("  {line}"))?;
-            }
-            Ok(ExitCode::SUCCESS)
         }
-        Err(errors) => Ok(print_mistakes(&errors)),
+        // The file is right; the mount point becomes free later.
+        Err(errors) if errors.is_mergerfs_mounted() => {}
+        Err(errors) => return Ok(print_mistakes(&errors)),
     }
+    output::line("next:")?;
+    for line in next(&shown) {
+        output::line(&format!("  {line}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn print_mistakes(errors: &config::ConfigErrors) -> ExitCode {

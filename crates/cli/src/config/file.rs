@@ -302,8 +302,34 @@ pub(super) fn parse_pool(text: &str) -> Result<PoolFile, (Problem, Range<usize>)
                 None => (Problem::Toml { message }, span),
             }
         }
+        Problem::Toml { message } => (syntax_problem(text, span.start, message), span),
         problem => (problem, span),
     })
+}
+
+/// What the TOML reader says at this place, with what to write instead where that is known.
+fn syntax_problem(text: &str, at: usize, message: String) -> Problem {
+    let begin = text.get(..at).and_then(|before| before.rfind('\n')).map_or(0, |end| end + 1);
+    let line = text.get(begin..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+    let table = line.trim().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Some(table) = table.filter(|table| message == "duplicate key" && ["branch", "group", "rule"].contains(table))
+    {
+        return Problem::OneOfList { table: table.to_owned() };
+    }
+    let Some(equals) = line.get(..at - begin).and_then(|before| before.rfind('=')) else {
+        return Problem::Toml { message };
+    };
+    let (before, value) = line.split_at(equals);
+    let value = value.trim_start_matches('=').split([',', '}', '#']).next().unwrap_or_default().trim();
+    if message.ends_with("expected a boolean") || ["yes", "no", "on", "off", "True", "False"].contains(&value) {
+        let is_of_key = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let key = before.trim_end().rsplit(|c: char| !is_of_key(c)).next().unwrap_or_default();
+        return Problem::NotBoolean { key: key.to_owned() };
+    }
+    let is_amount = value.starts_with(|c: char| c.is_ascii_digit())
+        && value.ends_with(|c: char| c.is_ascii_alphabetic() || c == '%')
+        && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '%' | '/'));
+    Problem::Toml { message: if is_amount { format!("{message}; write \"{value}\"") } else { message } }
 }
 
 /// Whether this key of a condition probably means the path of a file.

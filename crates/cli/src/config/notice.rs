@@ -35,7 +35,7 @@ pub(crate) enum Notice {
     )]
     BranchMissing { name: String, path: PathBuf, optional: bool },
     #[error(
-        "branch {}: {} holds another file system than before, so it would be offline; mount the old one, or accept this one with {}",
+        "branch {}: {} holds another file system than before, so it would be offline; mount the old disk, or use this one from now on: {}",
         quoted(name),
         visible_path(path),
         command(["branch", "replace", name, "--pool", &config.to_string_lossy()])
@@ -74,16 +74,19 @@ pub(crate) enum Notice {
     )]
     NoLongerMounted { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is a plain directory, not a mount point; to use it as it is, set require_mount = false",
+        "branch {}: {} is a plain directory, not a mount point: new files go to the file system of {}; mount the \
+        branch's disk, or set require_mount = false if this is intended",
         quoted(name),
-        visible_path(path)
+        visible_path(path),
+        visible_path(path.parent().unwrap_or(path))
     )]
     PlainDirectory { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is a plain directory, not a mount point; mount the branch's disk first, or set require_mount \
-        = false to use the directory",
+        "branch {}: {} is a plain directory, not a mount point: new files go to the file system of {}; mount the \
+        branch's disk first, or set require_mount = false to use the directory",
         quoted(name),
-        visible_path(path)
+        visible_path(path),
+        visible_path(path.parent().unwrap_or(path))
     )]
     PlainAtFirst { name: String, path: PathBuf },
     #[error(

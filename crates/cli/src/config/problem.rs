@@ -287,6 +287,8 @@ pub(crate) enum Problem {
     MountInsideBranch { name: String, path: PathBuf, mount: PathBuf },
     #[error("{kind} is mounted at {path}: unmount it first (`umount {path}`)", path = visible_path(mount))]
     MountTaken { mount: PathBuf, kind: String },
+    #[error("{key} is true or false, without quotes")]
+    NotBoolean { key: String },
     #[error("a list of tables has two brackets: write [[{table}]] for each")]
     OneOfList { table: String },
 }
@@ -390,6 +392,13 @@ impl ConfigErrors {
             if self.about_file { ErrorReport { line: None, column: None, ..report } } else { report }
         };
         self.errors.iter().map(report).collect()
+    }
+
+    /// Nothing is wrong but that mergerfs is still mounted at the mount point.
+    pub(crate) fn is_mergerfs_mounted(&self) -> bool {
+        let is_it =
+            |error: &Located| matches!(&error.problem, Problem::MountTaken { kind, .. } if kind == "fuse.mergerfs");
+        self.errors.iter().all(is_it)
     }
 
     #[cfg(test)]

@@ -110,12 +110,18 @@ fn warm_rule_without_band(config: &Config, rule: &str, conditions: &[Condition],
         _ => None,
     });
     let Some(narrowest) = bands.min() else { return Vec::new() };
+    // Heat does not fall below 0. A wider band is too wide for any value.
+    let never_leaves = Condition::leaves(conditions).into_iter().any(|condition| {
+        matches!(condition, Condition::Heat { is: Comparison::Greater | Comparison::GreaterOrEqual, value, hysteresis, .. }
+            if value == hysteresis && *hysteresis > Opens(0))
+    });
+    let never_leaves = never_leaves.then(|| Notice::HysteresisTooWide { rule: rule.to_owned() });
     let without_band = (narrowest == Opens(0)).then(|| Notice::WarmWithoutHysteresis { rule: rule.to_owned() });
     let first = to.branches.first();
     let sends_away = |evict: &&EvictSpec| first == Some(&evict.of) && evict.order != EvictOrder::Coldest;
     let against = config.spec.rules.evicts.iter().find(sends_away);
     let against = against.map(|evict| Notice::WarmAgainstEvict { rule: rule.to_owned(), of: evict.of.clone() });
-    without_band.into_iter().chain(against).collect()
+    without_band.into_iter().chain(never_leaves).chain(against).collect()
 }
 
 /// Fill levels that nothing can ever lower.

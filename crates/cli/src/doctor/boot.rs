@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Diagnostic;
+use crate::mergerfs;
 use crate::text::{quoted, visible_path};
 
 /// What is looked for.
@@ -19,7 +20,8 @@ pub(crate) struct BootRequirements<'a> {
 pub(crate) fn items(root: &Path, wanted: &BootRequirements<'_>) -> Vec<Diagnostic> {
     let unit = unit(root, wanted);
     let line = fstab_line(root, wanted);
-    match (unit, line) {
+    let mut items = Vec::from_iter(mergerfs_items(root, wanted));
+    items.extend(match (unit, line) {
         (None, None) => vec![not_at_boot(wanted)],
         (Some(unit), Some(_)) => {
             let text = format!("both {unit} and /etc/fstab mount the pool at boot");
@@ -27,7 +29,8 @@ pub(crate) fn items(root: &Path, wanted: &BootRequirements<'_>) -> Vec<Diagnosti
         }
         (Some(unit), None) => unit_items(root, &unit, wanted),
         (None, Some(line)) => fstab_items(&line, wanted),
-    }
+    });
+    items
 }
 
 fn not_at_boot(wanted: &BootRequirements<'_>) -> Diagnostic {
@@ -87,13 +90,32 @@ fn required_by_unit(text: &str) -> Vec<PathBuf> {
 
 /// The options of the pool's line.
 fn fstab_line(root: &Path, wanted: &BootRequirements<'_>) -> Option<String> {
-    let text = fs::read_to_string(root.join("etc/fstab")).ok()?;
-    text.lines().filter(|line| !line.trim_start().starts_with('#')).find_map(|line| {
-        let mut fields = line.split_whitespace();
-        let (source, at, kind) = (fields.next()?, fields.next()?, fields.next()?);
-        let is_it = kind == "fuse.umbrella" && (Path::new(source) == wanted.config || Path::new(at) == wanted.mount);
-        is_it.then(|| fields.next().unwrap_or_default().to_owned())
+    fstab(root).into_iter().find_map(|[source, at, kind, options]| {
+        let is_it = kind == "fuse.umbrella" && (Path::new(&source) == wanted.config || Path::new(&at) == wanted.mount);
+        is_it.then_some(options)
     })
+}
+
+/// A line that mounts mergerfs where the pool belongs.
+fn mergerfs_items(root: &Path, wanted: &BootRequirements<'_>) -> Option<Diagnostic> {
+    let is_it = |[_, at, kind, _]: &[String; 4]| {
+        matches!(kind.as_str(), "mergerfs" | "fuse.mergerfs") && Path::new(at) == wanted.mount
+    };
+    fstab(root).iter().any(is_it).then(|| {
+        let text = format!("/etc/fstab mounts mergerfs at {} too", visible_path(wanted.mount));
+        Diagnostic::problem("boot", text).todo("remove that line")
+    })
+}
+
+/// Source, mount point, kind and options of each line of fstab.
+fn fstab(root: &Path) -> Vec<[String; 4]> {
+    let text = fs::read_to_string(root.join("etc/fstab")).unwrap_or_default();
+    let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+    let fields = lines.map(|line| {
+        let mut fields = line.split_whitespace().map(mergerfs::unescape);
+        [(); 4].map(|()| fields.next().unwrap_or_default())
+    });
+    fields.collect()
 }
 
 fn fstab_items(options: &str, wanted: &BootRequirements<'_>) -> Vec<Diagnostic> {
@@ -184,6 +206,14 @@ mod tests {
         );
         let all = line("x-systemd.requires-mounts-for=/mnt/disk1,x-systemd.requires-mounts-for=/mnt/ssd");
         assert_eq!(reported(&[("etc/fstab", &all)], "/etc/x.toml"), [""; 0]);
+    }
+
+    #[test]
+    fn a_line_that_still_mounts_mergerfs_at_the_mount_point_is_a_problem() {
+        let line = "/mnt/a:/mnt/b /srv/media/ fuse.mergerfs defaults 0 0\n";
+        assert_eq!(told(&[ENABLED, UNIT, ("etc/fstab", line)], CONFIG)[0], "remove that line");
+        let both = format!("{line}/etc/x.toml /srv/media fuse.umbrella defaults 0 0\n");
+        assert_eq!(told(&[("etc/fstab", &both)], "/etc/x.toml")[0], "remove that line");
     }
 
     #[test]

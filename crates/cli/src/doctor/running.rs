@@ -30,7 +30,9 @@ pub(crate) fn items(status: &Status) -> Vec<Diagnostic> {
             Diagnostic::remark("requests", format!("they do not come over io_uring: {}", visible(reason)))
         }),
     );
-    items.extend(status.warnings.iter().map(|warning| {
+    // The check of the configuration reports a branch that is not mounted.
+    let warnings = status.warnings.iter().filter(|warning| !warning.contains(" is a plain directory, "));
+    items.extend(warnings.map(|warning| {
         let text = visible(warning);
         if warning.starts_with(NO_ROOM) {
             Diagnostic::problem("pool", text).split()

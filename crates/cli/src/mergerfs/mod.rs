@@ -28,6 +28,8 @@ pub(crate) struct Translation {
     pub(crate) outline: Outline,
     /// Options that have no equal, or another effect here.
     pub(crate) missing: Vec<OptionNote>,
+    /// What nothing was said of, and depends on the release.
+    pub(crate) unsure: Vec<OptionNote>,
     /// Options that need nothing, since it is always so.
     pub(crate) needless: Vec<OptionNote>,
     /// Mount options that stay mount options.
@@ -72,8 +74,13 @@ pub(crate) fn translate(text: &str, mount: Option<&str>) -> Result<Translation, 
     if let Some(path) = given.iter().map(|branch| &branch.path).chain([&mount]).find(|path| !path.starts_with('/')) {
         return Err(MergerfsError::NotAbsolute { path: path.clone() });
     }
-    let mut work =
-        Converter { settings: Settings::default(), missing: Vec::new(), needless: Vec::new(), kept: Vec::new() };
+    let mut work = Converter {
+        settings: Settings::default(),
+        missing: Vec::new(),
+        unsure: Vec::new(),
+        needless: Vec::new(),
+        kept: Vec::new(),
+    };
     for setting in &input.settings {
         work.apply_setting(setting)?;
     }
@@ -93,6 +100,7 @@ struct Settings {
 struct Converter {
     settings: Settings,
     missing: Vec<OptionNote>,
+    unsure: Vec<OptionNote>,
     needless: Vec<OptionNote>,
     kept: Vec<String>,
 }
@@ -148,7 +156,7 @@ impl Converter {
         let policy = self.settings.policy.unwrap_or_else(|| {
             let text = "mergerfs up to 2.40 uses epmfs by default, later versions pfrd; this writes epmfs. For pfrd: \
                 spread = \"random-by-free\"";
-            self.missing.push(OptionNote { option: "category.create".to_owned(), text: text.to_owned() });
+            self.unsure.push(OptionNote { option: "category.create".to_owned(), text: text.to_owned() });
             policies::of_older_releases()
         });
         let paths: Vec<&str> = given.iter().map(|branch| branch.path.as_str()).collect();
@@ -164,12 +172,20 @@ impl Converter {
             groups,
             rules: Vec::new(),
         };
-        Translation { outline, missing: self.missing, needless: self.needless, mount_options: self.kept }
+        Translation {
+            outline,
+            missing: self.missing,
+            unsure: self.unsure,
+            needless: self.needless,
+            mount_options: self.kept,
+        }
     }
 
     fn about(&self) -> Vec<String> {
         let mut about = vec!["Written by `umbrella from-mergerfs`.".to_owned()];
-        for (heading, notes) in [("No equal:", &self.missing), ("Needs nothing:", &self.needless)] {
+        for (heading, notes) in
+            [("No equal:", &self.missing), ("Look at:", &self.unsure), ("Needs nothing:", &self.needless)]
+        {
             if !notes.is_empty() {
                 about.extend([String::new(), heading.to_owned()]);
                 about.extend(notes.iter().map(|note| format!("  {}: {}", note.option, note.text)));

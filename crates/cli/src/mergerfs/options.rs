@@ -15,6 +15,8 @@ pub(super) enum OptionMapping {
 
 use OptionMapping::{Dropped, Kept, Missing, Needless};
 
+use super::policies;
+
 /// How Umbrella treats an option, whose name has `-` in place of `_`.
 pub(super) fn map_option(key: &str, value: &str) -> OptionMapping {
     let known = of_value(key, value).or_else(|| always(key)).or_else(|| of_kernel(key)).or_else(|| of_mounts(key));
@@ -28,6 +30,9 @@ fn of_value(key: &str, value: &str) -> Option<OptionMapping> {
     Some(match key {
         "moveonenospc" if is_off => {
             Missing("a file that outgrows its branch always moves to the next branch of its list with room")
+        }
+        "moveonenospc" if !matches!(value, "" | "true" | "1" | "on" | "yes") && policies::find(value).is_none() => {
+            Missing("unknown value: mergerfs takes true, false or a policy")
         }
         "moveonenospc" => Needless(
             "a file that outgrows its branch moves to the next branch of its list with room, and programs keep it open",

@@ -100,7 +100,11 @@ fn an_unknown_policy_and_no_policy_are_said() {
     let reported =
         |translation: Translation| translation.missing.into_iter().map(|note| note.option).collect::<Vec<_>>();
     assert_eq!(reported(policy("best")), ["category.create=best"]);
-    assert_eq!(reported(translate("/a:/b /srv/pool fuse.mergerfs defaults", None).unwrap()), ["category.create"]);
+    let unsaid = translate("/a:/b /srv/pool fuse.mergerfs defaults", None).unwrap();
+    assert_eq!(unsaid.unsure[0].option, "category.create");
+    assert_eq!(reported(unsaid), [""; 0]);
+    let odd = translate("branches=/a:/b,category.create=ff,moveonenospc=tru", Some("/srv/pool")).unwrap();
+    assert!(odd.missing[0].text.starts_with("unknown value"), "{:?}", odd.missing);
 }
 
 #[test]

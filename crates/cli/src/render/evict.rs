@@ -9,13 +9,20 @@ use crate::text::{count, quoted, visible};
 
 /// One fill level: how full, what happens now, what leaves next, what may not leave.
 pub(super) fn line(evict: &EvictStatus) -> String {
+    let excluded: u64 =
+        evict.stays.iter().map(|stays| if stays.why == EvictStay::Excluded { stays.files } else { 0 }).sum();
+    let none_may = format!("no file may leave: \"only\" or \"min_age\" excludes all {excluded}");
+    let is_none = evict.files_moved == 0 && evict.stays.iter().all(|stays| stays.why == EvictStay::Excluded);
     let state = match evict.state {
         EvictState::Below => "nothing has to leave",
         EvictState::Due => "too full; files that may leave are looked for next",
         EvictState::AwaitsHours => "too full; files leave during its hours",
         EvictState::Moving => "files leave now",
         EvictState::MovingShort => "less than min_free is free: files leave now, whatever the hour",
-        EvictState::Rests if evict.stays.iter().all(|stays| stays.why == EvictStay::Nowhere) => {
+        EvictState::Rests if is_none && excluded > 0 => none_may.as_str(),
+        EvictState::Rests
+            if evict.stays.iter().all(|stays| matches!(stays.why, EvictStay::Nowhere | EvictStay::Excluded)) =>
+        {
             "every file that may leave has left"
         }
         EvictState::Rests => "too full, but no more files can leave now",
@@ -33,7 +40,7 @@ pub(super) fn line(evict: &EvictStatus) -> String {
         let next: Vec<String> = evict.next.iter().map(|path| visible(path)).collect();
         let _ = write!(text, "; next {}", next.join(", "));
     }
-    for stays in &evict.stays {
+    for stays in evict.stays.iter().filter(|stays| stays.why != EvictStay::Excluded) {
         let _ = write!(text, "; {}", stay(stays));
     }
     text
@@ -41,6 +48,7 @@ pub(super) fn line(evict: &EvictStatus) -> String {
 
 fn stay(stays: &EvictStays) -> String {
     let why = match stays.why {
+        EvictStay::Excluded => "are excluded",
         EvictStay::Nowhere => "may not leave (their lists name no other branch)",
         EvictStay::NoRoom => "would leave, but no branch has room for them",
         EvictStay::Held => "came too recently (min_stay)",

@@ -249,7 +249,13 @@ pub(crate) fn explanation(explanation: &Explanation) -> String {
     }
     // No rule refers to a directory: it is where something below it is.
     if !explanation.rule.is_empty() {
-        fact("belongs on", explanation.belongs.as_deref().unwrap_or("no branch: all that its rule allows are full"));
+        fact(
+            "belongs on",
+            explanation
+                .belongs
+                .as_deref()
+                .unwrap_or("no branch: all that its rule allows are full, or take no new files"),
+        );
         fact(
             "decided by",
             &if explanation.rule == "default" { "the default list".to_owned() } else { quoted(&explanation.rule) },
@@ -354,7 +360,7 @@ pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool, within: u32) -> S
     let is_whole = !summary.stopped && summary.files_busy + summary.files_failed + summary.files_no_room == 0;
     let uneven = if is_whole && apart > wanted + 0.05 {
         format!(
-            "still {apart:.1}% apart, not {wanted}%: nothing smaller may move (what is kept together moves as a whole)\n"
+            "still {apart:.1}% apart, not {wanted}%: no move that is left would bring them closer (what is kept together moves as a whole)\n"
         )
     } else {
         String::new()
@@ -434,6 +440,9 @@ fn state(branch: &BranchStatus) -> String {
     }];
     if branch.failing {
         words.push("FAILING");
+    }
+    if branch.state == BranchState::Online && branch.total.0 > 0 && branch.free.0 == 0 {
+        words.push("full");
     }
     if branch.draining {
         words.push("draining");

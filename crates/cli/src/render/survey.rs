@@ -1,7 +1,6 @@
 //! What a survey of branches found, for people.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-
+use super::{align_right, lines, new_table};
 use crate::advice::command;
 use crate::survey::{BranchTotals, Content, Copied, Finding, Totals};
 use crate::text::{count, visible};
@@ -58,19 +57,15 @@ fn copy(copy: &Copied) -> String {
 
 /// A table of what each branch holds.
 pub(crate) fn branches(totals: &Totals) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["BRANCH", "FILES", "DIRECTORIES", "OTHERS", "FREE", "SIZE"]);
+    let mut table = new_table(&["BRANCH", "FILES", "DIRECTORIES", "OTHERS", "FREE", "SIZE"]);
     for BranchTotals { branch, files, directories, others, total, free } in &totals.branches {
         let bytes =
             |bytes: &Option<umbrella_units::ByteSize>| bytes.map_or_else(|| "-".to_owned(), |it| it.to_string());
         let numbers = [files, directories, others].map(ToString::to_string);
         table.add_row([visible(branch)].into_iter().chain(numbers).chain([bytes(free), bytes(total)]));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
+    (1..6).for_each(|column| align_right(&mut table, column));
+    lines(&table).trim_end().to_owned()
 }
 
 /// What was found of each kind, what the pool makes of it, and what to do; `pool` is what the commands take.
@@ -97,8 +92,9 @@ pub(crate) fn advice(totals: &Totals, pool: &str) -> Vec<String> {
     }
     if totals.directories_differing > 0 {
         advice.push(format!(
-            "{} with different owners, modes or ACLs: the pool shows what all copies allow. Once it is mounted, `umbrella repair --equalise` makes the copies equal",
-            directories(totals.directories_differing)
+            "{} with different owners, modes or ACLs: the pool shows what all copies allow. Once it is mounted, `umbrella repair --equalise` gives each copy the rights that all of them allow; `--like {}` takes those of that branch. Look first with --dry-run",
+            directories(totals.directories_differing),
+            totals.branches.first().map_or_else(|| "BRANCH".to_owned(), |first| visible(&first.branch))
         ));
     }
     if totals.kinds_differing > 0 {

@@ -250,6 +250,10 @@ fn a_fill_level_that_has_done_all_it_may_says_so() {
         "{}",
         super::evict::line(&evict)
     );
+    evict.stays[0].why = EvictStay::Excluded;
+    evict.files_moved = 0;
+    let line = super::evict::line(&evict);
+    assert!(line.ends_with(": no file may leave: \"only\" or \"min_age\" excludes all 2"), "{line}");
     evict.stays[0].why = EvictStay::InUse;
     assert!(super::evict::line(&evict).contains(": too full, but no more files can leave now;"));
 }
@@ -270,7 +274,7 @@ fn a_rule_that_joins_conditions_shows_which_of_them_hold() {
 #[test]
 fn a_file_that_fits_nowhere_is_said_to() {
     let text = explanation(&Explanation { belongs: None, exists: false, on: Vec::new(), ..explained() });
-    assert!(text.contains("belongs on  no branch: all that its rule allows are full"), "{text}");
+    assert!(text.contains("belongs on  no branch: all that its rule allows are full, or take no new files"), "{text}");
     assert!(text.contains("is on       no branch: the file is hypothetical (--what-if)"), "{text}");
     let absent = Explanation { belongs: None, exists: false, facts: Vec::new(), on: Vec::new(), ..explained() };
     assert!(explanation(&absent).contains("is on       no branch: the file does not exist\n"));

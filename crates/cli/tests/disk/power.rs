@@ -31,7 +31,7 @@ fn a_disk_says_when_sleeping_pays_and_how_that_is_known() {
         let break_even = &disks.status("media")["cache"]["break_even"];
         assert_eq!((&break_even["seconds"], &break_even["source"]), (&seconds.into(), &source.into()));
         let reported = disks.given(&["status", "media"]);
-        assert!(reported.contains(&format!("sleeping pays after {seconds} s ({source})")), "{reported}");
+        assert!(reported.contains(&format!("sleeping saves power after {seconds} s ({source})")), "{reported}");
         disks.given(&["detach", "media"]);
     }
 }

@@ -114,7 +114,7 @@ fn a_branch_that_is_saved_is_in_the_next_mount_and_comments_stay() {
     let said =
         pool.say(["branch", "add", "b", new.path().to_str().unwrap(), "--min-free", "1MiB", "--default", "--save"]);
     assert!(
-        said.contains("new files go there by \"default\"") && said.contains("saved to ") && said.contains("pool.toml"),
+        said.contains("last on the default list") && said.contains("saved to ") && said.contains("pool.toml"),
         "{said}"
     );
     let config = fs::read_to_string(pool.config_path()).unwrap();

@@ -131,6 +131,15 @@ fn a_branch_that_cannot_be_removed_takes_new_files_as_before() {
 }
 
 #[test]
+fn a_rule_that_names_no_other_branch_is_named_by_drain_and_remove() {
+    let pool = pool(["a", "b"], "[[rule]]\nname = \"new\"\nmatch = [{ glob = \"/**.b\", to = [\"b\"] }]\n");
+    for command in ["drain", "remove"] {
+        let said = pool.say(["branch", command, "b"]);
+        assert!(said.contains("rule \"new: /**.b\" names no other branch: its new files fail"), "{command}: {said}");
+    }
+}
+
+#[test]
 fn rules_mean_the_branch_again_that_was_removed_and_added() {
     let pool = pool(["a", "b"], B_BY_NAME);
     let said = pool.say(["branch", "remove", "b"]);

@@ -145,7 +145,7 @@ to = ["ssd"]
         "yes     any of",
         "  yes     name is a.iso",
         "  no      all of",
-        "    no      path is /a.iso, the rule wants = /downloads/**",
+        "    no      path is /a.iso, the rule wants /downloads/**",
         "    yes     size is 1 B",
     ];
     for line in tree {

@@ -185,6 +185,8 @@ fn the_first_mount_without_the_disk_is_told_and_later_its_consequence() {
         assert!(said.contains("branch \"b\"") && said.contains("is a plain directory, not a mount point"), "{said}");
         assert!(!said.contains("branch \"a\""), "{said}");
     }
+    let status = pool.say(["status"]);
+    assert!(status.contains("warning: branch \"b\": ") && status.contains("is a plain directory"), "{status}");
     pool.say(["unmount"]);
     let again = mount();
     assert!(again.status.success() && !text(&again).contains("branch \"b\""), "told once: {}", text(&again));

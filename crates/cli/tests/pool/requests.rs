@@ -71,7 +71,7 @@ fn a_trace_of_requests_shows_a_create_a_stat_and_a_failed_open() {
     let mut traced = traced();
     let path = traced.pool.join("new");
     fs::write(&path, "x").unwrap();
-    traced.expect(&["lookup node=1 name=\"new\" pid=", "result=ok found=nobody"]);
+    traced.expect(&["lookup node=1 name=\"new\" pid=", "result=ok found=nothing"]);
     traced.expect(&["create node=1 name=\"new\" pid=", " handler_us=", "result=ok found="]);
     traced.pool.remount();
     fs::metadata(&path).unwrap();

@@ -66,6 +66,37 @@ fn another_pool_of_the_kind_that_is_still_mounted_there_is_named() {
         assert!(!output.status.success() && said.contains("fuse.mergerfs is mounted at"), "{said}");
         assert!(said.contains("unmount it first"), "{said}");
     }
+    let said = text(&pool.umbrella(["check".as_ref(), config.as_os_str()]));
+    assert!(said.ends_with("pool.toml: 1 error\n"), "{said}");
+}
+
+#[test]
+fn a_disk_of_a_mounted_pool_is_refused_with_the_name_of_that_pool() {
+    let (disks, builder) = disks(["a"]);
+    let pool = builder.mount();
+    let dir = temp_dir("told");
+    let (config, mount) = (dir.path().join("pool.toml"), dir.path().join("mnt"));
+    fs::create_dir(&mount).unwrap();
+    let branch = disks[0].path();
+    fs::write(&config, format!("mount = {mount:?}\n[[branch]]\nname = \"a\"\npath = {branch:?}\n")).unwrap();
+    let status = text(&pool.umbrella(["status".as_ref(), config.as_os_str()]));
+    assert!(status.contains("is not mounted: `umbrella mount "), "{status}");
+    let output = pool.umbrella(["mount".as_ref(), "--daemon".as_ref(), config.as_os_str()]);
+    let belongs = format!("belongs to the pool at {}: unmount that first", pool.mount_point().display());
+    assert!(!output.status.success() && text(&output).contains(&belongs), "{}", text(&output));
+}
+
+#[test]
+fn a_configuration_from_a_mounted_mergerfs_is_written_with_the_next_steps() {
+    let (mirror, disk) = (Mirror::new(), Disk::tmpfs(8 * MIB));
+    let dir = temp_dir("told");
+    let config = dir.path().join("pool.toml");
+    let (_disks, builder) = disks(["z"]);
+    let pool = builder.prepare();
+    let line = format!("{} {} fuse.mergerfs category.create=mfs 0 0", disk.path().display(), mirror.path().display());
+    let args = ["from-mergerfs".as_ref(), "--output".as_ref(), config.as_os_str(), line.as_ref()];
+    let said = pool.say(args);
+    assert!(said.contains("next:\n  umount ") && said.contains("in place of the mergerfs line"), "{said}");
 }
 
 #[test]

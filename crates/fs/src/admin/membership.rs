@@ -390,6 +390,7 @@ impl Admin {
             *epoch = None;
         }
         self.branch_is_gone(&branch, self.context.state.branch(name).as_ref());
+        self.placement.forget_full();
         self.context.state.forget(name).map_err(|error| Error::Io {
             doing: format!(
                 "branch {name:?}: cannot save its removal; it comes back at the next mount (run the command again)"

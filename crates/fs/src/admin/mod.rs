@@ -38,6 +38,7 @@ use crate::migrate::Migrations;
 use crate::placement::Placement;
 use crate::staging::Staging;
 use crate::tree::Tree;
+use crate::warning::Warning;
 use crate::write_back::WriteBack;
 
 pub(crate) use disk_errors::DiskErrors;
@@ -85,8 +86,19 @@ impl Admin {
         }
     }
 
+    /// Of branches that are plain directories, where the configuration does not say that they are meant to be.
+    fn unmounted_warnings(&self) -> Vec<Warning> {
+        let was_mount = |name: &str| self.context.state.branch(name).is_none_or(|known| known.was_mount);
+        let online = self.branches.all_named().into_iter().filter(|branch| branch.is_online());
+        let settings = online.map(|branch| branch.settings()).filter(|it| it.require_mount.is_none());
+        let bare = settings.filter(|it| !was_mount(&it.name));
+        bare.map(|it| Warning::NoMountPoint { name: it.name.clone(), path: it.path.clone() }).collect()
+    }
+
     pub(crate) fn warnings(&self) -> Vec<String> {
+        self.placement.forget_full_with_room();
         let mut current = self.failing_warnings();
+        current.extend(self.unmounted_warnings());
         current.extend(self.tree.differing_warning());
         current.extend(self.staging.hanging_warnings());
         current.extend(self.staging.stuck_warning());

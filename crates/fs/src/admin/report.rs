@@ -240,7 +240,11 @@ impl Admin {
         if turn == MoveTiming::AtItsClose && active.rules.asks_for_size(explained.decision.entry) {
             let _ = write!(outcome, ", if its size is still {}", facts.size);
         }
-        if moves && active.rules.promotes(explained.decision.entry) && !self.placement.may_move_by_heat() {
+        let promotes = moves && active.rules.promotes(explained.decision.entry);
+        if promotes && turn == MoveTiming::Unknown {
+            outcome.push_str("; for its heat it is looked at once a minute at most");
+        }
+        if promotes && !self.placement.may_move_by_heat() {
             outcome.push_str("; it has to wait: max_move of [heat] is used up for now");
         }
         if decides != path {
@@ -261,7 +265,7 @@ impl Admin {
             belongs,
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             steps: steps_shown(explained.steps),
-            facts: facts_shown(&facts),
+            facts: self.facts_shown(&facts),
             outcome: self.with_removed(outcome),
             duplicates,
             may_be_on: Vec::new(),
@@ -317,6 +321,13 @@ impl Admin {
         Ok(holders)
     }
 
+    /// Facts as people read them; heat only where opens are counted.
+    pub(super) fn facts_shown(&self, file: &FileFacts<'_>) -> Vec<(String, String)> {
+        let mut facts = facts_shown(file);
+        facts.retain(|(name, _)| name != "heat" || self.placement.counts_opens());
+        facts
+    }
+
     fn explain_dir(&self, node: &Arc<Node>, shown: String) -> Result<Explanation, OpError> {
         let on: Vec<String> = self.tree.copies(node)?.iter().map(|copy| copy.branch.spec.name.clone()).collect();
         let attr = self.tree.attr_of(node)?;
@@ -329,7 +340,7 @@ impl Admin {
             belongs: None,
             rule: String::new(),
             steps: Vec::new(),
-            facts: facts_shown(&settled_facts(b"", &attr.meta, attr.meta.btime)),
+            facts: self.facts_shown(&settled_facts(b"", &attr.meta, attr.meta.btime)),
             duplicates: Vec::new(),
             may_be_on: Vec::new(),
         })
@@ -368,6 +379,7 @@ fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: MoveTiming, 
             }
         },
         (Choice::NoRoom, _) => format!("it stays on {here}: {why}"),
+        _ if why == format!("it is on \"{here}\"") => "nothing: it is where it belongs".to_owned(),
         _ => format!("it stays on {here} ({why})"),
     }
 }
@@ -401,7 +413,7 @@ pub(super) fn steps_shown(steps: Vec<umbrella_policy::placement::ExplainedRule>)
 }
 
 /// Facts as people read them.
-pub(super) fn facts_shown(file: &FileFacts<'_>) -> Vec<(String, String)> {
+fn facts_shown(file: &FileFacts<'_>) -> Vec<(String, String)> {
     let age = |time: Timestamp| {
         let age = std::time::Duration::from_secs(time.age(file.now).as_secs());
         format!("{} ago", format_duration(age))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use umbrella_policy::placement::{Choice, Decision, Explained, FileFacts, Stage, Xattr};
 use umbrella_units::{ByteSize, Timestamp};
 
-use super::report::{facts_shown, steps_shown};
+use super::report::steps_shown;
 use crate::admin::Admin;
 use crate::control::protocol::{Explanation, HypotheticalFile, bytes_unless_text};
 use crate::ground::meta::now;
@@ -46,7 +46,7 @@ impl Admin {
             belongs,
             rule: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
             steps: steps_shown(explained.steps),
-            facts: facts_shown(&asked),
+            facts: self.facts_shown(&asked),
             outcome: self.with_removed(outcome),
             duplicates: Vec::new(),
             may_be_on: Vec::new(),
@@ -72,7 +72,7 @@ fn outcome(file: &HypotheticalFile, explained: &Explained, begins: Option<&str>,
                 "a file like this begins on {begins}; when it is closed, no branch of its list can take it ({why})"
             );
         }
-        (None, None) => return format!("no branch can take a file like this ({why})"),
+        (None, None) => return format!("it finds no room: {why}"),
         (begins, Some(belongs)) => (begins.unwrap_or("no branch"), belongs),
     };
     match file.size {
@@ -134,6 +134,6 @@ mod tests {
             outcome(&closed, &explained, Some("hdd"), None),
             "a file like this begins on hdd; when it is closed, no branch of its list can take it (full)"
         );
-        assert_eq!(outcome(&closed, &explained, None, None), "no branch can take a file like this (full)");
+        assert_eq!(outcome(&closed, &explained, None, None), "it finds no room: full");
     }
 }

@@ -18,7 +18,7 @@ const HIDES: &str = "; when the pool first used this branch, nothing was mounted
 #[derive(Debug, Error)]
 pub enum BranchError {
     /// The path is gone or cannot be opened.
-    #[error("{path:?} cannot be opened: {source}")]
+    #[error("{path:?} cannot be opened: {}", source.to_string().split(" (os error").next().unwrap_or_default())]
     Open {
         /// Path of the branch.
         path: PathBuf,

@@ -64,6 +64,8 @@ pub struct EvictStays {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvictStay {
+    /// `only` or `min_age` leaves it out.
+    Excluded,
     /// Its own list names no other branch for it.
     Nowhere,
     /// Where it may go has no room, or is offline.

@@ -2,6 +2,7 @@
 //! with any number of [`Reply::Progress`] lines and then exactly one [`Reply::Done`] or [`Reply::Error`].
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -329,6 +330,20 @@ pub struct EnforceSummary {
     /// Files that it had found in the wrong place then, and did not move.
     #[serde(default)]
     pub files_left: u64,
+}
+
+impl fmt::Display for EnforceSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} files looked at, {} ({}) moved", self.files_seen, self.files_moved, self.bytes_moved)?;
+        for (number, what) in
+            [(self.files_busy, "busy"), (self.files_failed, "failed"), (self.files_no_room, "without room")]
+        {
+            if number > 0 {
+                write!(f, ", {number} {what}")?;
+            }
+        }
+        if self.stopped { f.write_str(", stopped before the end") } else { Ok(()) }
+    }
 }
 
 /// The whole pool at a glance.

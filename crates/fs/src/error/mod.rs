@@ -442,7 +442,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The mount cannot be taken away.
-    #[error("cannot unmount {path}: {source}", path = path.display())]
+    #[error("cannot unmount {path}: {}", without_code(source), path = path.display())]
     Unmount {
         /// Mount point.
         path: PathBuf,
@@ -515,6 +515,11 @@ impl Error {
             Some(shortage) => Error::BranchUnopened { name, reason: format!("{reason} ({shortage})") },
         }
     }
+}
+
+/// What the system says, without the number of the error.
+fn without_code(error: &std::io::Error) -> String {
+    error.to_string().split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

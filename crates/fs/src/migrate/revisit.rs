@@ -247,7 +247,7 @@ impl Migrations {
             self.moves_left.store(true, Ordering::Relaxed);
         }
         if summary.files_moved > 0 || summary.files_failed > 0 {
-            tracing::info!(?summary, "moved files whose new names belong on other branches");
+            tracing::info!("moved files whose new names belong on other branches: {summary}");
         }
         match part {
             WalkScope::Whole => {}

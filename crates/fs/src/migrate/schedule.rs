@@ -87,7 +87,7 @@ impl Migrations {
         // What is left from now on counts anew.
         self.moves_left.store(false, Ordering::Relaxed);
         let summary = self.enforce(walk, &mut |_| true);
-        tracing::info!(?summary, "the enforcer has finished its walk");
+        tracing::info!("the enforcer has finished its walk: {summary}");
         if summary.stopped {
             self.moves_left.store(true, Ordering::Relaxed);
         }
@@ -102,7 +102,7 @@ impl Migrations {
         tracing::info!("the enforcer begins its walk");
         // The hours over, the walk ends; the next one goes on with what is left.
         let summary = self.enforce(walk, &mut |_| self.hours_are_open().unwrap_or(true));
-        tracing::info!(?summary, "the enforcer has finished its walk");
+        tracing::info!("the enforcer has finished its walk: {summary}");
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use umbrella_policy::placement::spec::{ANY, RulesSpec};
 use umbrella_policy::placement::{EntryInfo, RuleError, Rules, Slot};
@@ -20,8 +20,8 @@ use crate::warning::WarningSubject;
 pub(crate) struct ActiveRules {
     pub(crate) rules: Rules,
     pub(crate) hits: Vec<AtomicU64>,
-    /// Entries whose lists were full when a file was to be made.
-    pub(crate) full: Vec<AtomicBool>,
+    /// By entry the free space at which its warning of a full list ends; 0: there is none.
+    pub(crate) full: Vec<AtomicU64>,
     /// By group the member that got its last file; more than any id: none did.
     pub(crate) last_used: Vec<AtomicU32>,
     /// By entry the branches of its list.
@@ -54,7 +54,7 @@ impl ActiveRules {
         in_order.sort_by_key(|(_, id)| *id);
         let rules = Rules::compile(&spec, &in_order)?;
         let hits = rules.entries().iter().map(|_| AtomicU64::new(0)).collect();
-        let full = rules.entries().iter().map(|_| AtomicBool::new(false)).collect();
+        let full = rules.entries().iter().map(|_| AtomicU64::new(0)).collect();
         let last_used = rules.groups().iter().map(|_| AtomicU32::new(u32::MAX)).collect();
         let members = |entry: &EntryInfo| entry.to.iter().flat_map(Slot::members).collect();
         let lists = rules.entries().iter().map(members).collect();
@@ -131,6 +131,7 @@ impl Placement {
 
     /// A branch joined: rules that name it mean it.
     pub(crate) fn rebind_rules(&self) {
+        self.forget_full();
         match self.rules.load().rebind(&self.branches.list.load()) {
             Ok(rules) => self.rules.store(Arc::new(rules)),
             Err(error) => {

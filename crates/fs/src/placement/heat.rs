@@ -20,7 +20,7 @@ impl Placement {
     }
 
     /// Whether opens are counted: where a rule asks for heat, or the configuration speaks of it.
-    fn counts_opens(&self) -> bool {
+    pub(crate) fn counts_opens(&self) -> bool {
         self.rules.load().rules.asked().heat || self.context.settings().heat.is_some()
     }
 

@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use smallvec::SmallVec;
 use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{BranchView, Choice, Decision, EntryId, FileFacts, Resident, Stage, Xattr};
+use umbrella_policy::placement::{
+    BranchView, Choice, Decision, EntryId, EntryInfo, FileFacts, Resident, Slot, Stage, Xattr,
+};
 use umbrella_units::{BranchId, ByteSize, Timestamp};
 
 use crate::branch::Branch;
@@ -71,14 +73,23 @@ impl Placement {
         self.context.warn(WarningSubject::Misplaced, &warning);
     }
 
-    /// No branch of a list could take a file. One line a list, until a file finds room again.
-    fn warn_full(&self, active: &ActiveRules, entry: EntryId) {
+    /// No branch of a list could take a file. One line a list, until it has room again.
+    fn warn_full(&self, active: &ActiveRules, entry: EntryId, path: &[u8], need: ByteSize) {
+        /// A file system may free this much by itself.
+        const SMALL: u64 = 16 << 20;
         let (Some(info), Some(full)) = (active.rules.entries().get(entry.index()), active.full.get(entry.index()))
         else {
             return;
         };
-        full.store(true, Ordering::Relaxed);
+        let views = self.views_by(Branch::view_now);
+        let most = most_free(info, &views);
+        let ends_at = most.map_or(1, |(_, view)| view.free.0.saturating_add(SMALL.min(view.total.0 / 32)).max(1));
+        if full.swap(ends_at, Ordering::Relaxed) != 0 {
+            return;
+        }
         let branches = self.branches.all_named();
+        let draining = branches.iter().filter(|branch| branch.draining());
+        let draining = draining.filter(|branch| info.to.iter().any(|slot| slot.contains(branch.id)));
         let names_all = branches.iter().all(|branch| info.to.iter().any(|slot| slot.contains(branch.id)));
         let is_default = entry.index() + 1 == active.rules.entries().len();
         let more = if is_default { "\"any\"" } else { "\"default\" or \"any\"" };
@@ -86,10 +97,36 @@ impl Placement {
         let group = info.to.iter().find(|slot| groups.iter().any(|group| group.name == slot.name));
         let warning = Warning::ListFull {
             list: self.list_of(entry),
+            path: String::from_utf8_lossy(path).into_owned(),
+            most_free: most.filter(|(_, view)| view.free < need).map(|(id, view)| (self.branch_name(id), view.free)),
+            draining: draining.map(|branch| branch.spec.name.clone()).collect(),
+            is_default,
             group: group.map(|slot| slot.name.clone()),
             more: (!names_all).then_some(more),
         };
         self.context.warn(WarningSubject::List(info.name.clone()), &warning);
+    }
+
+    /// Takes back that lists are full: a branch came or went.
+    pub(crate) fn forget_full(&self) {
+        self.forget_full_if(|_, _| true);
+    }
+
+    /// Takes it back for the lists where space was freed.
+    pub(crate) fn forget_full_with_room(&self) {
+        let views = self.views();
+        self.forget_full_if(|info, ends_at| most_free(info, &views).is_some_and(|(_, view)| view.free.0 >= ends_at));
+    }
+
+    fn forget_full_if(&self, is_over: impl Fn(&EntryInfo, u64) -> bool) {
+        let active = self.rules.load();
+        for (info, full) in active.rules.entries().iter().zip(&active.full) {
+            let ends_at = full.load(Ordering::Relaxed);
+            if ends_at != 0 && is_over(info, ends_at) {
+                full.store(0, Ordering::Relaxed);
+                self.context.unwarn(&WarningSubject::List(info.name.clone()));
+            }
+        }
     }
 
     /// A list, for people: whose it is, and its branches.
@@ -196,7 +233,7 @@ impl Placement {
             hits.fetch_add(1, Ordering::Relaxed);
         }
         let full = active.full.get(decision.entry.index());
-        if full.is_some_and(|full| full.load(Ordering::Relaxed) && full.swap(false, Ordering::Relaxed))
+        if full.is_some_and(|full| full.load(Ordering::Relaxed) != 0 && full.swap(0, Ordering::Relaxed) != 0)
             && let Some(info) = active.rules.entries().get(decision.entry.index())
         {
             self.context.unwarn(&WarningSubject::List(info.name.clone()));
@@ -235,7 +272,7 @@ impl Placement {
         let refusal = self.refusal();
         // With branches to leave out, others than full ones may be among them.
         if refusal == OpError::NoRoom && full.is_empty() {
-            self.warn_full(&active, decision.entry);
+            self.warn_full(&active, decision.entry, &path, ByteSize(1));
         }
         Err(refusal)
     }
@@ -274,10 +311,21 @@ impl Placement {
         let next = |views: &Views| active.rules.next_choice(facts, views, full, need, &self.around(&active));
         let found = next(&self.views()).or_else(|| next(&self.views_by(Branch::view_now)));
         if found.is_none() {
-            self.warn_full(&active, active.rules.deciding_entry(facts, &self.views(), None));
+            let entry = active.rules.deciding_entry(facts, &self.views(), None);
+            self.warn_full(&active, entry, facts.path, need);
         }
         found
     }
+}
+
+/// The branch of a list that has most space for new files.
+fn most_free<'a>(info: &EntryInfo, views: &'a [BranchView]) -> Option<(BranchId, &'a BranchView)> {
+    let members = info.to.iter().flat_map(Slot::members);
+    let views = members.filter_map(|id| Some((id, views.get(id.index())?)));
+    let takes_files = |view: &BranchView| {
+        view.online && view.writable && view.creates && view.inodes.is_none_or(|inodes| inodes.free > 0)
+    };
+    views.filter(|(_, view)| takes_files(view)).max_by_key(|(_, view)| view.free)
 }
 
 /// The facts of a file that is about to be made.

@@ -336,5 +336,5 @@ fn explain_says_what_a_file_in_the_wrong_place_waits_for() {
     let moving = scene.copying();
     assert!(outcome().starts_with("it is moving from fast to slow now ("), "{}", outcome());
     moving.join().unwrap();
-    assert!(outcome().starts_with("it stays on slow ("), "{}", outcome());
+    assert!(outcome().starts_with("nothing: it is where it belongs"), "{}", outcome());
 }

@@ -190,6 +190,7 @@ impl Rules {
         let subject = self.subject(test);
         let actual = words::actual(test, case.facts, case.branches);
         let wanted = words::wanted(test);
+        let wants = wanted.strip_prefix("= ").unwrap_or(&wanted);
         match test.verdict(case.facts, case.branches, case.with_hysteresis) {
             Verdict::Holds if test.verdict(case.facts, case.branches, false) == Verdict::Holds => {
                 (Some(true), format!("{subject} is {actual}"))
@@ -198,8 +199,8 @@ impl Rules {
                 let hysteresis = words::hysteresis(test).unwrap_or_default();
                 (Some(true), format!("{subject} is {actual}, within the hysteresis of {hysteresis} around {wanted}"))
             }
-            Verdict::Fails => (Some(false), format!("{subject} is {actual}, the rule wants {wanted}")),
-            Verdict::Unknown => (None, format!("{subject} is {actual}, the rule wants {wanted}")),
+            Verdict::Fails => (Some(false), format!("{subject} is {actual}, the rule wants {wants}")),
+            Verdict::Unknown => (None, format!("{subject} is {actual}, the rule wants {wants}")),
             Verdict::NotYetKnown => (None, format!("needs the {subject}, which a new file does not have yet")),
             Verdict::Unreachable => (None, format!("{subject} is not known while it is offline")),
         }

@@ -1,6 +1,7 @@
 //! Conditions, values and branches in words, for `explain` and for the list of rules that can never match.
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use umbrella_units::{Amount, BranchId, ByteSize, format_duration};
 
@@ -125,7 +126,9 @@ pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]
         }
         Test::Extension { .. } => extension(facts.path)
             .map_or_else(|| "none".to_owned(), |own| String::from_utf8_lossy(own).to_ascii_lowercase()),
-        Test::Age { of, .. } => age(facts, *of).map_or_else(|| "unknown".to_owned(), format_duration),
+        Test::Age { of, .. } => {
+            age(facts, *of).map_or_else(|| "unknown".to_owned(), |age| format_duration(rounded(age)))
+        }
         Test::Heat { .. } => facts.heat.rounded().to_string(),
         Test::Links { .. } => facts.links.to_string(),
         Test::Space { branch, of, value, .. } => match view(branches, *branch).and_then(|view| space(view, *of)) {
@@ -146,6 +149,17 @@ pub(super) fn actual(test: &Test, facts: &FileFacts<'_>, branches: &[BranchView]
                 .map_or_else(|| "not there".to_owned(), |xattr| String::from_utf8_lossy(&xattr.value).into_owned()),
         },
     }
+}
+
+/// An age in its two largest units.
+fn rounded(age: Duration) -> Duration {
+    let unit = match age.as_secs() {
+        0 => return age,
+        1..3_600 => 1,
+        3_600..86_400 => 60,
+        _ => 3_600,
+    };
+    Duration::from_secs(age.as_secs() / unit * unit)
 }
 
 /// The files that a guess is from.

@@ -92,7 +92,7 @@ fn duration(text: &str) -> Result<Duration, ParseDurationError> {
 
 impl AddArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let (_, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
+        let (pool, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
         let mut branch = BranchSpec {
             path: pool::absolute(&self.path)?,
             name: self.name.clone(),
@@ -120,6 +120,7 @@ impl AddArgs {
             branch.min_free = kept.min_free;
         }
         ending::wait_for_branches(std::slice::from_ref(&branch.path))?;
+        ending::refuse_branches_of_others(std::slice::from_ref(&branch.path), &pool.mount)?;
         client.call(&Request::BranchAdd { branch: branch.clone(), to_default, to_group: self.group.clone() })?;
         let file = saved.as_ref().map(|saved| visible_path(saved.file()));
         if let Some(saved) = saved {
@@ -140,8 +141,15 @@ impl AddArgs {
             configuration, then run `umbrella rules reload`"
                 .to_owned()
         } else {
-            let lists = quoted_list(lists.iter().map(String::as_str));
-            format!("new files go there by {lists}; `umbrella enforce` moves the files that already belong there")
+            let to_default = "it is last on the default list, and new files go there when the branches before it \
+                are full";
+            let others = lists.iter().filter(|list| !(self.default && *list == "default"));
+            let others = quoted_list(others.map(String::as_str));
+            let mut on: Vec<_> = self.default.then(|| to_default.to_owned()).into_iter().collect();
+            if !others.is_empty() {
+                on.push(format!("new files go there by {others}"));
+            }
+            format!("{}; `umbrella enforce` moves the files that already belong there", on.join("; "))
         };
         output::line(&format!("branch {shown} is in the pool; {on}"))?;
         if let Some(file) = file {

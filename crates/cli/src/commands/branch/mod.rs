@@ -14,7 +14,7 @@ use super::{PoolOption, enforce};
 use crate::advice::command;
 use crate::client::{Client, ClientError};
 use crate::text::quoted;
-use crate::{output, render};
+use crate::{config, output, render};
 
 /// Add, remove, drain and list branches of a mounted pool.
 #[derive(Debug, Args)]
@@ -99,10 +99,13 @@ impl BranchArgs {
                 }
                 let code = enforce::walk(&client, &Request::BranchDrain { name: name.clone() }, false, json)?;
                 if !json && code == ExitCode::SUCCESS {
-                    let (shown, remove) = (quoted(&name), command(["branch", "remove", &name]));
+                    let save = is_configured(&client, &name)?.then_some("--save");
+                    let remove = command(["branch", "remove", &name].into_iter().chain(save));
+                    let shown = quoted(&name);
                     output::line(&format!(
                         "branch {shown} is empty and gets no new files; remove it from the pool with {remove}"
                     ))?;
+                    warn_of_lists(&rules_of_this_alone(&client, &name)?)?;
                 } else if !json {
                     output::line(&format!(
                         "branch {} still gets no new files; `umbrella branch drain {name} --stop` changes that",
@@ -153,6 +156,26 @@ fn rules_naming(client: &Client, branch: &str) -> Result<Vec<String>, ClientErro
 /// The rules (or the default list) that send files to a branch, also through a group or as one of any.
 fn rules_reaching(client: &Client, branch: &str) -> Result<Vec<String>, ClientError> {
     rules_with(client, |rule| rule.branches.iter().any(|to| to == branch))
+}
+
+/// The rules (or the default list) that send files to this branch and no other.
+fn rules_of_this_alone(client: &Client, branch: &str) -> Result<Vec<String>, ClientError> {
+    rules_with(client, |rule| rule.branches == [branch])
+}
+
+/// Says which rules have no branch without the one that is drained or removed.
+fn warn_of_lists(rules: &[String]) -> anyhow::Result<()> {
+    for rule in rules {
+        let list = if rule == "default" { "the default list".to_owned() } else { format!("rule {}", quoted(rule)) };
+        output::line(&format!("{list} names no other branch: its new files fail until you change it"))?;
+    }
+    Ok(())
+}
+
+/// Whether the pool's configuration has this branch; assumed where it cannot be read.
+fn is_configured(client: &Client, branch: &str) -> Result<bool, ClientError> {
+    let config = config::read(&super::config_of(client)?);
+    Ok(config.map_or(true, |config| config.spec.branches.iter().any(|known| known.name == branch)))
 }
 
 fn rules_with(client: &Client, wanted: impl Fn(&RuleStatus) -> bool) -> Result<Vec<String>, ClientError> {

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use umbrella_fs::control::protocol::Request;
 
-use super::rules_naming;
+use super::{is_configured, rules_naming, rules_of_this_alone, warn_of_lists};
 use crate::commands::{self, PoolOption};
 use crate::config::save::{self, Change};
 use crate::output;
@@ -43,6 +43,7 @@ impl RemoveArgs {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let (_, client) = commands::find_live_pool(self.pool.pool.as_deref())?;
         let rules = rules_naming(&client, &self.name)?;
+        let emptied = rules_of_this_alone(&client, &self.name)?;
         // What cannot be written is said before anything is changed.
         let change = Change::Remove { name: &self.name };
         let saved = if self.save { Some(save::prepare(&commands::config_of(&client)?, &change)?) } else { None };
@@ -60,6 +61,7 @@ impl RemoveArgs {
         }
         let configuration = match &file {
             Some(file) => format!(", and from {file}"),
+            None if !is_configured(&client, &self.name)? => String::new(),
             None => "; remove it from the configuration too (or --save)".to_owned(),
         };
         output::line(&format!("branch {name} is removed from the pool{configuration}"))?;
@@ -68,6 +70,7 @@ impl RemoveArgs {
             let edit = if file.is_some() { "" } else { "edit the configuration, then " };
             output::line(&format!("still named by {rules} of the mounted pool: {edit}`umbrella rules reload`"))?;
         }
+        warn_of_lists(&emptied)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -146,7 +146,7 @@ fn text(status: &DiskStatus) -> String {
         );
         let BreakEven { seconds, source } = &cache.break_even;
         if !source.is_empty() {
-            let _ = writeln!(text, "         sleeping pays after {seconds} s ({})", visible(source));
+            let _ = writeln!(text, "         sleeping saves power after {seconds} s ({})", visible(source));
         }
         if let Some(left) = cache.draining {
             let _ = writeln!(text, "         {}", drain_progress(left, cache.cached));

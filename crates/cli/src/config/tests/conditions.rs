@@ -114,6 +114,7 @@ fn a_rule_that_fetches_warm_files_and_lets_them_go_is_odd() {
     let evict = |order: &str| format!("evict = {{ above = \"80%\", until = \"70%\", order = \"{order}\" }}");
     assert_eq!(found("", "heat = \"> 5\""), 1, "without a hysteresis");
     assert_eq!(found("", "heat = \"> 5\", hysteresis = 2"), 0);
+    assert_eq!(found("", "heat = \"> 1\", hysteresis = 1"), 1, "heat does not fall below 0");
     assert_eq!(found(&evict("oldest"), "heat = \"> 5\", hysteresis = 2"), 1);
     assert_eq!(found(&evict("coldest"), "heat = \"> 5\", hysteresis = 2"), 0);
     assert_eq!(found(&evict("oldest"), "heat = \"< 5\""), 0, "it fetches none");

@@ -168,7 +168,7 @@ fn write_line(text: &mut String, begun: Instant, request: &Finished<'_>) -> std:
     }
     match request.found {
         None => text.push('\n'),
-        Some(node) if node.0 == 0 => text.push_str(" found=nobody\n"),
+        Some(node) if node.0 == 0 => text.push_str(" found=nothing\n"),
         Some(node) => writeln!(text, " found={}", node.0)?,
     }
     Ok(())

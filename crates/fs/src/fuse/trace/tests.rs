@@ -40,7 +40,7 @@ fn each_request_is_a_line_and_the_last_ones_are_written_at_the_end() {
         assert_eq!(traced(&path).len(), 3 * round, "a trace goes on where another one ended");
     }
     let head = r#"#8 lookup node=1 name="a \"b\"\n" pid=77 handler_us=12.0 result="#;
-    let all = ["ok found=5", "ok found=nobody", "ENOENT"].map(|end| format!("{head}{end}"));
+    let all = ["ok found=5", "ok found=nothing", "ENOENT"].map(|end| format!("{head}{end}"));
     assert_eq!(traced(&path)[..3], all);
 }
 

@@ -150,7 +150,7 @@ impl EvictionScan<'_> {
         let path = rules.deciding_name(names, &facts, &self.views, Some(&resident)).unwrap_or(first);
         let facts = FileFacts { path, ..facts };
         if !rules.is_evictable(evict, &facts, &self.views) {
-            return;
+            return self.stays.note(EvictStay::Excluded, &file.meta);
         }
         let around = placement.around(self.active);
         let key = evict.key(&facts);
