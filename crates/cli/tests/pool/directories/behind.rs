@@ -1,0 +1,54 @@
+//! Copies that change behind the mount, come with a branch, or are changed while the daemon is killed.
+
+use std::fs;
+
+use super::{copy, look, may, set_look, setfacl, two_disks};
+use crate::support::eventually;
+use crate::support::pool::Pool;
+
+/// Whether user 1234 may list a directory of the pool.
+fn lists(pool: &Pool, name: &str) -> bool {
+    may(1234, "1234", &format!("ls {}", pool.join(name).display()))
+}
+
+#[test]
+fn an_acl_that_is_changed_on_a_branch_counts_from_the_next_look() {
+    let (a, b, builder) = two_disks();
+    for name in ["alike", "differs"] {
+        for disk in [&a, &b] {
+            copy(disk, name, (0, 0, 0o750));
+            setfacl(&["-m", "u:1234:rwx"], &disk.join(name));
+        }
+    }
+    set_look(&b.join("differs"), (0, 0, 0o2770));
+    let pool = builder.keys("cache_timeout = \"0s\"").mount();
+    assert!(lists(&pool, "alike") && lists(&pool, "differs"));
+    let before = look(&b.join("alike"));
+    setfacl(&["-n", "-m", "u:1234:---"], &b.join("alike"));
+    assert_eq!(look(&b.join("alike")), before, "the mode is the same");
+    for disk in [&a, &b] {
+        setfacl(&["-n", "-m", "u:1234:---"], &disk.join("differs"));
+    }
+    assert!(!lists(&pool, "alike") && !lists(&pool, "differs"));
+    setfacl(&["-n", "-m", "u:1234:r-x"], &b.join("alike"));
+    assert!(lists(&pool, "alike"), "and back");
+}
+
+#[test]
+fn a_walk_finds_an_acl_that_was_changed_on_a_branch_before_entries_were_made_there() {
+    let (a, b, builder) = two_disks();
+    for disk in [&a, &b] {
+        copy(disk, "TV", (0, 0, 0o750));
+        setfacl(&["-m", "u:1234:rwx"], &disk.join("TV"));
+    }
+    let pool = builder.mount();
+    assert!(lists(&pool, "TV"));
+    // Else the kernel would forget the directory, and its next user would meet it for the first time.
+    let _in_use = fs::File::open(pool.join("TV")).unwrap();
+    setfacl(&["-n", "-m", "u:1234:---"], &b.join("TV"));
+    fs::write(pool.join("TV/new.b"), "").unwrap();
+    eventually("a walk finds it", || {
+        pool.enforce();
+        !lists(&pool, "TV")
+    });
+}
