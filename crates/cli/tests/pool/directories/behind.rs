@@ -52,3 +52,25 @@ fn a_walk_finds_an_acl_that_was_changed_on_a_branch_before_entries_were_made_the
         !lists(&pool, "TV")
     });
 }
+
+#[test]
+fn a_root_counts_while_it_holds_something() {
+    let (a, b, builder) = two_disks();
+    fs::write(a.join("file"), "").unwrap();
+    set_look(&b.path(), (1000, 1000, 0o700));
+    let pool = builder.mount();
+    assert_eq!(look(&pool.mount_point()), (0, 0, 0o755));
+    fs::write(b.join("secret.b"), "s").unwrap();
+    let reads = || may(1234, "1234", &format!("cat {}", pool.join("secret.b").display()));
+    eventually("b's root counts", || {
+        pool.enforce();
+        look(&pool.mount_point()) == (0, 0, 0o700)
+    });
+    assert!(!reads());
+    fs::remove_file(b.join("secret.b")).unwrap();
+    eventually("it counts no longer", || {
+        pool.enforce();
+        look(&pool.mount_point()) == (0, 0, 0o755)
+    });
+    assert_eq!(look(&b.path()), (1000, 1000, 0o700), "nothing is changed on the disk");
+}
