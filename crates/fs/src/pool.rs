@@ -200,8 +200,9 @@ impl Pool {
         self.tree.readlink(node)
     }
 
-    /// Somebody opens a directory to list it. True: nobody else has it open for that.
-    pub fn begin_listing(&self, node: NodeId) -> bool {
+    /// Somebody opens a directory to list it: what a call of `list` has to say, and whether nobody else has the
+    /// directory open for that.
+    pub fn begin_listing(&self, node: NodeId) -> (u64, bool) {
         self.tree.begin_listing(node)
     }
 
@@ -211,9 +212,9 @@ impl Pool {
         self.tree.end_listing(node);
     }
 
-    /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
-    pub fn list(&self, node: NodeId, cookie: u64) -> OpResult<Arc<Listing>> {
-        self.tree.list(node, cookie)
+    /// The merged listing, for a reader at `cookie`; made anew for a reader that begins. `newest`: from `begin_listing`.
+    pub fn list(&self, node: NodeId, cookie: u64, newest: u64) -> OpResult<Arc<Listing>> {
+        self.tree.list(node, cookie, newest)
     }
 
     /// Node and attributes of an entry, with one more reference, as `lookup` would give them.

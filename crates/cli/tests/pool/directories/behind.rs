@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rustix::fs::{Dir, Mode, OFlags};
+
 use super::{copy, look, may, set_look, setfacl, two_disks};
 use crate::support::eventually;
 use crate::support::pool::Pool;
@@ -73,4 +75,27 @@ fn a_root_counts_while_it_holds_something() {
         look(&pool.mount_point()) == (0, 0, 0o755)
     });
     assert_eq!(look(&b.path()), (1000, 1000, 0o700), "nothing is changed on the disk");
+}
+
+#[test]
+fn a_directory_opened_while_a_branch_was_away_lists_nothing_that_the_branch_denies() {
+    let (a, b, builder) = two_disks();
+    for (name, on_a) in [("TV", 0o700), ("films", 0o755)] {
+        copy(&a, name, (0, 0, on_a));
+        copy(&b, name, (0, 0, 0o755));
+        fs::write(a.join(name).join("secret"), "").unwrap();
+    }
+    let pool = builder.mount();
+    a.vanish();
+    eventually("a is away", || !pool.is_online("a"));
+    let open =
+        |name: &str| rustix::fs::open(pool.join(name), OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let before = ["TV", "films"].map(open);
+    a.mount();
+    eventually("a is back", || pool.is_online("a"));
+    let has_secret = |dir: rustix::fd::OwnedFd| {
+        Dir::new(dir).unwrap().any(|entry| entry.unwrap().file_name().to_bytes() == b"secret")
+    };
+    assert!(has_secret(open("TV")), "root may do all");
+    assert_eq!(before.map(has_secret), [false, true]);
 }
