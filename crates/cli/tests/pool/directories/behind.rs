@@ -1,10 +1,14 @@
 //! Copies that change behind the mount, come with a branch, or are changed while the daemon is killed.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::time::Duration;
 
 use rustix::fs::{Dir, Mode, OFlags};
 
 use super::{copy, look, may, set_look, setfacl, two_disks};
+use crate::support::MIB;
+use crate::support::disk::Disk;
 use crate::support::eventually;
 use crate::support::pool::Pool;
 
@@ -75,6 +79,58 @@ fn a_root_counts_while_it_holds_something() {
         look(&pool.mount_point()) == (0, 0, 0o755)
     });
     assert_eq!(look(&b.path()), (1000, 1000, 0o700), "nothing is changed on the disk");
+}
+
+#[test]
+fn a_branch_that_is_added_closes_the_pool_only_if_its_root_holds_something() {
+    let disks = [Disk::ext4(32 * MIB), Disk::ext4(32 * MIB), Disk::ext4(32 * MIB)];
+    let [a, empty, full] = &disks;
+    fs::write(a.join("file"), "").unwrap();
+    fs::write(full.join("theirs"), "").unwrap();
+    for disk in [empty, full] {
+        set_look(&disk.path(), (1000, 1000, 0o700));
+    }
+    let pool = Pool::builder().branch("a", a.path()).default(&["a"]).mount();
+    for (name, disk, shown) in [("empty", empty, 0o755), ("full", full, 0o700)] {
+        pool.say(["branch", "add", name, disk.path().to_str().unwrap()]);
+        assert_eq!(look(&pool.mount_point()), (0, 0, shown), "{name}");
+        assert_eq!(look(&disk.path()), (1000, 1000, 0o700), "{name}");
+    }
+}
+
+#[test]
+fn daemons_killed_while_users_change_rights_leave_no_directory_that_differs() {
+    let (a, b, builder) = two_disks();
+    let names: Vec<String> = (0..8).map(|number| format!("dir-{number}")).collect();
+    for name in &names {
+        copy(&a, name, (0, 0, 0o755));
+        copy(&b, name, (0, 0, 0o755));
+    }
+    let mut pool = builder.mount();
+    for round in 0..3 {
+        let dirs: Vec<_> = names.iter().map(|name| pool.join(name)).collect();
+        let user = std::thread::spawn(move || {
+            // Until the daemon is dead.
+            for (number, dir) in (0..).zip(dirs.iter().cycle()) {
+                let mode = fs::Permissions::from_mode(0o700 | number % 0o100);
+                if chown(dir, Some(number % 5000), Some(number % 3000)).is_err()
+                    || fs::set_permissions(dir, mode).is_err()
+                {
+                    return number;
+                }
+            }
+            unreachable!()
+        });
+        std::thread::sleep(Duration::from_millis(150 + 70 * round));
+        pool.kill_9();
+        assert!(user.join().unwrap() > 0, "something was changed in round {round}");
+        pool.start();
+        for name in &names {
+            let shown = look(&pool.join(name));
+            assert_eq!((look(&a.join(name)), look(&b.join(name))), (shown, shown), "{name}, round {round}");
+        }
+        assert!(!pool.status().warnings.iter().any(|warning| warning.contains("repair --equalise")));
+    }
 }
 
 #[test]
