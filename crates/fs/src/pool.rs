@@ -200,8 +200,8 @@ impl Pool {
         self.tree.readlink(node)
     }
 
-    /// Begins a listing of a directory. True: nobody else has it open for that.
-    pub fn begin_listing(&self, node: NodeId) -> bool {
+    /// Begins a listing of a directory: what a call of `list` has to be given, and whether no other listing is open.
+    pub fn begin_listing(&self, node: NodeId) -> (u64, bool) {
         self.tree.begin_listing(node)
     }
 
@@ -211,9 +211,10 @@ impl Pool {
         self.tree.end_listing(node);
     }
 
-    /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
-    pub fn list(&self, node: NodeId, cookie: u64) -> OpResult<Arc<Listing>> {
-        self.tree.list(node, cookie)
+    /// The merged listing, for a reader at `cookie`; made anew for a reader that begins. `newest`: from
+    /// `begin_listing`.
+    pub fn list(&self, node: NodeId, cookie: u64, newest: u64) -> OpResult<Arc<Listing>> {
+        self.tree.list(node, cookie, newest)
     }
 
     /// Node and attributes of an entry, with one more reference, as `lookup` would give them.

@@ -211,9 +211,9 @@ mod tests {
     #[test]
     fn a_line_that_still_mounts_mergerfs_at_the_mount_point_is_a_problem() {
         let line = "/mnt/a:/mnt/b /srv/media/ fuse.mergerfs defaults 0 0\n";
-        assert_eq!(told(&[ENABLED, UNIT, ("etc/fstab", line)], CONFIG)[0], "remove that line");
+        assert_eq!(reported(&[ENABLED, UNIT, ("etc/fstab", line)], CONFIG)[0], "remove that line");
         let both = format!("{line}/etc/x.toml /srv/media fuse.umbrella defaults 0 0\n");
-        assert_eq!(told(&[("etc/fstab", &both)], "/etc/x.toml")[0], "remove that line");
+        assert_eq!(reported(&[("etc/fstab", &both)], "/etc/x.toml")[0], "remove that line");
     }
 
     #[test]

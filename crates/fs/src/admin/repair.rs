@@ -160,8 +160,9 @@ impl<'a> EqualiseWalk<'a> {
         let _attributes = dir.attributes.lock();
         let plan = admin.plan(node, dir, self.like)?;
         let has_model = |like: BranchId| {
-            let divergence = node.divergence();
-            divergence.is_none_or(|it| it.left.iter().any(|(branch, _)| *branch == like) && !it.empty.contains(&like))
+            let state = dir.state.read();
+            let is_there = || state.copies.iter().any(|copy| copy.branch == like);
+            state.divergence.as_ref().is_none_or(|it| is_there() && !it.empty.contains(&like))
         };
         if self.like.is_some_and(|like| !has_model(like)) {
             self.summary.directories_without_model += 1;

@@ -19,7 +19,7 @@ impl Fuse {
         if self.dots(dir, offset, |dot| listing.add_plain(dot))?.is_err() {
             return Ok(listing);
         }
-        let entries = self.pool.list(dir, offset_after_dots(offset))?;
+        let entries = self.pool.list(dir, offset_after_dots(offset), request.handle.0)?;
         let rest = entries.after(offset);
         let with_attributes = if offset == 0 {
             self.attribute_use.begin_listing(thread, dir, rest.len())
@@ -74,7 +74,7 @@ impl Fuse {
         if self.dots(dir, offset, |dot| listing.add(dot))?.is_err() {
             return Ok(listing);
         }
-        for entry in self.pool.list(dir, offset_after_dots(offset))?.after(offset) {
+        for entry in self.pool.list(dir, offset_after_dots(offset), request.handle.0)?.after(offset) {
             let (ino, kind) = (InodeNumber(entry.ino.0), file_type(entry.kind));
             if listing.add(&Listed { ino, next: entry.cookie, kind, name: &entry.name }).is_err() {
                 break;

@@ -248,8 +248,8 @@ impl Filesystem for Fuse {
     }
 
     fn opendir(&self, _: &Context<'_>, request: Open, reply: Reply<Opened>) {
-        let alone = self.pool.begin_listing(node(request.node));
-        reply.ok(Opened::new(FileHandle(0), listing_flags(alone && !self.ttl().is_zero())));
+        let (newest, alone) = self.pool.begin_listing(node(request.node));
+        reply.ok(Opened::new(FileHandle(newest), listing_flags(alone && !self.ttl().is_zero())));
     }
 
     fn releasedir(&self, _: &Context<'_>, request: Release, reply: Reply<()>) {

@@ -14,6 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use smallvec::SmallVec;
 use umbrella_policy::heat::COUNTED_BYTES;
@@ -126,6 +127,22 @@ pub(crate) struct DirState {
     pub(crate) kept: SmallVec<[DirAt; 2]>,
     /// Where not every copy has what is shown.
     pub(crate) divergence: Option<Arc<Divergence>>,
+    /// The last comparison of several copies.
+    pub(crate) comparison: Option<Box<Comparison>>,
+}
+
+/// When the copies of a directory were compared, and what they were.
+pub(crate) struct Comparison {
+    pub(crate) at: Instant,
+    pub(crate) copies: SmallVec<[ComparedCopy; 2]>,
+}
+
+/// A copy of a directory when it was compared.
+pub(crate) struct ComparedCopy {
+    pub(crate) branch: BranchId,
+    pub(crate) seen: ModeAndOwner,
+    /// A change of an ACL changes it.
+    pub(crate) ctime: Timestamp,
 }
 
 /// Copies of a directory that differ in owner, mode or ACLs, as they were compared last.
@@ -134,8 +151,6 @@ pub(crate) struct Divergence {
     pub(crate) shown: ShownRights,
     /// Whose other attributes users see.
     pub(crate) model: Option<BranchId>,
-    /// What each copy was.
-    pub(crate) left: SmallVec<[(BranchId, ModeAndOwner); 2]>,
     /// Where new entries get from the branch's file system what is shown.
     pub(crate) inherits_as: SmallVec<[BranchId; 2]>,
     /// Roots that hold nothing of their own, and get what is shown with their first entry.

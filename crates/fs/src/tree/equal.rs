@@ -8,7 +8,8 @@
 //! - A kill interrupted it. The copies have a mark that holds all of it.
 //!
 //! All copies are compared before the first use of the directory, and again before its first use after a branch came or
-//! went ([`Tree::compare_once`]). A look that finds other modes or owners than then has them compared as well.
+//! went ([`Tree::compare_once`]). A look that finds another mode, owner or change time than then has them compared as
+//! well ([`Tree::recheck`]).
 //!
 //! Copies on branches that are online count, except
 //!
@@ -22,6 +23,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashSet;
 use rustix::io::Errno;
@@ -33,16 +35,18 @@ use crate::ground::advice::advised;
 use crate::ground::at::DirAt;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::{RankedMutex, rank};
-use crate::node::{Dir, Divergence, ModeAndOwner, Node, NodeId, inode_key};
+use crate::ground::meta::Meta;
+use crate::node::{ComparedCopy, Comparison, Dir, Divergence, Node, NodeId, inode_key};
 use crate::relocate;
 use crate::relocate::{ChangedAt, CopyId, Intention, Mark};
 use crate::rights::{ACCESS, DEFAULT, Rights, ShownRights, shown};
 use crate::spec::DirectoryRule;
 use crate::tree::Tree;
 use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_all, mode_and_owner, note_change};
-use crate::tree::lookup::MergedEntry;
 use crate::warning::Warning;
 
+/// How long a directory whose entries change is not compared again.
+const REST: Duration = Duration::from_secs(1);
 /// [`Dir::alike`] while the copies are compared: no topology.
 const COMPARING: u64 = u64::MAX;
 
@@ -59,29 +63,30 @@ struct DifferingDirs {
 }
 
 impl Tree {
-    /// Looks whether the copies of a directory that was just found are what they were when they were compared. Whether
-    /// something changed since.
-    pub(crate) fn recheck_found(&self, node: &Arc<Node>, dir: &Dir, found: &MergedEntry) -> OpResult<bool> {
-        let looks: SmallVec<[(BranchId, ModeAndOwner); 2]> =
-            found.at.iter().map(|(at, meta)| (at.id(), mode_and_owner(meta))).collect();
-        self.recheck(node, dir, &looks)
-    }
-
-    /// As [`Tree::recheck_found`], by branch.
-    pub(crate) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, ModeAndOwner)]) -> OpResult<bool> {
+    /// Compares the copies of a directory that were just looked at, if one is not what it was when they were compared.
+    /// Whether what users see changed.
+    pub(crate) fn recheck(&self, node: &Arc<Node>, dir: &Dir, looks: &[(BranchId, Meta)]) -> OpResult<bool> {
         let topology = self.branches.topology.load(Ordering::Acquire);
         if dir.alike.load(Ordering::Acquire) != topology {
             return self.compare_once(node, dir, topology);
         }
-        let as_compared = match &dir.state.read().divergence {
-            None => looks.iter().all(|(_, look)| looks.first().is_some_and(|(_, first)| first == look)),
-            Some(divergence) => looks.iter().all(|look| divergence.left.contains(look)),
+        let change = {
+            let state = dir.state.read();
+            match &state.comparison {
+                // It stays what it was.
+                _ if state.removed => None,
+                Some(comparison) => looks.iter().map(|(branch, meta)| comparison.change(*branch, meta)).max(),
+                // The second copy was made since.
+                None => (looks.len() > 1).then_some(CopyChange::Attributes),
+            }
         };
-        if as_compared {
-            return Ok(false);
-        }
-        let _attributes = dir.attributes.lock();
-        self.compare(node, dir)
+        let attributes = match change.unwrap_or(CopyChange::Nothing) {
+            CopyChange::Nothing => return Ok(false),
+            // Whoever has it locked may wait for a disk, and this can wait.
+            CopyChange::Entries => dir.attributes.try_lock(),
+            CopyChange::Attributes => Some(dir.attributes.lock()),
+        };
+        attributes.map_or(Ok(false), |_held| self.compare(node, dir))
     }
 
     /// Compares the copies of a directory, unless it was done since branches came or went. Whether anything changed.
@@ -120,7 +125,12 @@ impl Tree {
             (self.divergence(node, &inspected, &counted, shown), late.changed, differ)
         };
         self.note_differing(node, differ.then_some(&*inspected));
-        let before = std::mem::replace(&mut dir.state.write().divergence, divergence.clone());
+        let comparison = (inspected.len() > 1).then(|| Box::new(self.comparison(&inspected)));
+        let before = {
+            let mut state = dir.state.write();
+            state.comparison = comparison;
+            std::mem::replace(&mut state.divergence, divergence.clone())
+        };
         Ok(changed
             || before.map(|divergence| divergence.shown.clone())
                 != divergence.map(|divergence| divergence.shown.clone()))
@@ -144,9 +154,6 @@ impl Tree {
         if others.is_empty() && !shown.umask_counts {
             return None;
         }
-        let now = |seen: &InspectedCopy| {
-            if self.branches.is_staging(seen.at.id()) { seen.at.stat_self().unwrap_or(seen.meta) } else { seen.meta }
-        };
         let model = counted.iter().find(|seen| keeps_all(&seen.at)).or(counted.first());
         let inherits_as = inspected.iter().filter(|seen| seen.inherits_as(&shown));
         let staged = alike
@@ -156,11 +163,21 @@ impl Tree {
         let empty = others.iter().filter(|seen| node.id == NodeId::ROOT && is_empty_root(&seen.at));
         Some(Arc::new(Divergence {
             model: model.map(|seen| seen.at.id()),
-            left: inspected.iter().map(|seen| (seen.at.id(), mode_and_owner(&now(seen)))).collect(),
             inherits_as: inherits_as.map(|seen| seen.at.id()).chain(staged).collect(),
             empty: empty.map(|seen| seen.at.id()).collect(),
             shown,
         }))
+    }
+
+    /// What later looks are compared with.
+    fn comparison(&self, inspected: &[InspectedCopy]) -> Comparison {
+        let compared = |seen: &InspectedCopy| {
+            // A staged copy got what is shown.
+            let is_staged = self.branches.is_staging(seen.at.id());
+            let meta = if is_staged { seen.at.stat_self().unwrap_or(seen.meta) } else { seen.meta };
+            ComparedCopy { branch: seen.at.id(), seen: mode_and_owner(&meta), ctime: meta.ctime }
+        };
+        Comparison { at: Instant::now(), copies: inspected.iter().map(compared).collect() }
     }
 
     /// All copies that can be reached now. One that can be reached and not read is an error.
@@ -395,6 +412,27 @@ impl Tree {
         let ShownRights { rights, .. } = &divergence.shown;
         let value = if name == ACCESS { &rights.access } else { &rights.default };
         value.clone().map(Some).ok_or(OpError::Sys(Errno::NODATA))
+    }
+}
+
+/// How a copy of a directory differs from what it was when it was compared.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum CopyChange {
+    Nothing,
+    /// Entries were made or removed. An ACL may have been changed before.
+    Entries,
+    Attributes,
+}
+
+impl Comparison {
+    fn change(&self, branch: BranchId, meta: &Meta) -> CopyChange {
+        match self.copies.iter().find(|copy| copy.branch == branch && copy.seen == mode_and_owner(meta)) {
+            Some(copy) if copy.ctime == meta.ctime => CopyChange::Nothing,
+            // A change of entries sets both times.
+            Some(_) if meta.ctime == meta.mtime && self.at.elapsed() < REST => CopyChange::Nothing,
+            Some(_) if meta.ctime == meta.mtime => CopyChange::Entries,
+            _ => CopyChange::Attributes,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
 use crate::ground::listing::{DirEntry, Listing, cookie_of};
 use crate::inode_map::BackingKey;
-use crate::node::{Node, NodeId};
+use crate::node::{Dir, Node, NodeId};
 use crate::tree::Tree;
 use crate::tree::lookup::{Attr, found_one};
 
@@ -23,16 +23,21 @@ use crate::tree::lookup::{Attr, found_one};
 const HURRIED_LOOKS: usize = 4;
 
 impl Tree {
-    /// Begins a listing of a directory. True: nobody else has it open for that.
-    pub(crate) fn begin_listing(&self, node: NodeId) -> bool {
-        let Ok(node) = self.dir_node(node) else { return false };
-        let Some(dir) = node.dir() else { return false };
+    /// Begins a listing of a directory: the epoch of the branch that came last ([`Tree::list`]), and whether no other
+    /// listing is open.
+    pub(crate) fn begin_listing(&self, node: NodeId) -> (u64, bool) {
         let topology = self.branches.topology.load(Ordering::Acquire);
-        let alone = dir.readers.fetch_add(1, Ordering::AcqRel) == 0;
-        if alone {
-            dir.listed_at.store(topology, Ordering::Release);
-        }
-        alone
+        let in_use = self.branches.list.load();
+        let newest = in_use.iter().filter_map(|branch| branch.in_use()).map(|online| online.epoch).max();
+        let is_alone = |dir: &Dir| {
+            let alone = dir.readers.fetch_add(1, Ordering::AcqRel) == 0;
+            if alone {
+                dir.listed_at.store(topology, Ordering::Release);
+            }
+            alone
+        };
+        let alone = self.dir_node(node).is_ok_and(|node| node.dir().is_some_and(is_alone));
+        (newest.unwrap_or_default(), alone)
     }
 
     /// Ends a listing. A branch that came or went meanwhile had the kernel forget the listing, perhaps before it was
@@ -48,11 +53,19 @@ impl Tree {
         }
     }
 
-    /// The merged listing, for a reader at `cookie`; made anew for a reader that begins.
-    pub(crate) fn list(&self, node: NodeId, cookie: u64) -> OpResult<Arc<Listing>> {
+    /// The merged listing, for a reader at `cookie`; made anew for a reader that begins. Where copies differ, it is
+    /// without those on branches that came after the reader opened the directory: they may deny it. `newest`: the epoch
+    /// of the last branch before.
+    pub(crate) fn list(&self, node: NodeId, cookie: u64, newest: u64) -> OpResult<Arc<Listing>> {
         let _names = self.rename_lock.read();
         let node = self.dir_node(node)?;
-        self.listing_of(&node, cookie)
+        let listing = self.listing_of(&node, cookie)?;
+        let was_there = |copy: &&DirAt| copy.online.epoch <= newest;
+        if listing.copies.iter().all(|copy| was_there(&copy)) || node.divergence().is_none() {
+            return Ok(listing);
+        }
+        let copies: Vec<DirAt> = listing.copies.iter().filter(was_there).cloned().collect();
+        Ok(Arc::new(Listing { entries: self.merge(&node, &copies)?, copies, topology: listing.topology }))
     }
 
     pub(crate) fn listing_of(&self, node: &Arc<Node>, cookie: u64) -> OpResult<Arc<Listing>> {

@@ -18,7 +18,6 @@ use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::node::{Backing, DirState, FileState, Node, NodeId, inode_key};
 use crate::tree::dirs::DirCopies;
-use crate::tree::inspected_copy::mode_and_owner;
 use crate::tree::{Tree, is_reserved};
 use crate::warning::{Warning, WarningSubject};
 
@@ -278,7 +277,8 @@ impl Tree {
                     dir.alike.store(0, Ordering::Release);
                 }
             }
-            let changed = self.recheck_found(&node, dir, found).inspect_err(|_| self.nodes.release(&node, 1))?;
+            let looks: SmallVec<[_; 2]> = found.at.iter().map(|(at, meta)| (at.id(), *meta)).collect();
+            let changed = self.recheck(&node, dir, &looks).inspect_err(|_| self.nodes.release(&node, 1))?;
             return Ok((node, changed));
         }
         Ok((node, false))
@@ -339,8 +339,7 @@ impl Tree {
                 if metas.is_empty() { Err(failure) } else { Ok(metas) }
             };
             let mut metas = look_at_all()?;
-            let looks: SmallVec<[_; 2]> = metas.iter().map(|(branch, meta)| (*branch, mode_and_owner(meta))).collect();
-            if std::mem::take(&mut looks_again) && self.recheck(node, dir, &looks)? {
+            if std::mem::take(&mut looks_again) && self.recheck(node, dir, &metas)? {
                 continue;
             }
             if dir.times.was_kept(&times) {

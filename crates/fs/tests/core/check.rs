@@ -141,7 +141,7 @@ fn tree(world: &mut World, seen: &Model) -> Done {
     let pool = world.pool();
     for (dir, path) in seen.dir_paths() {
         let node = world.dir_node(dir)?;
-        let listing = pool.list(node, 0).map_err(|error| format!("listing of {path}/: {error:?}"))?;
+        let listing = pool.list(node, 0, u64::MAX).map_err(|error| format!("listing of {path}/: {error:?}"))?;
         let listed: Vec<_> = listing.after(0).iter().map(|entry| entry.name.to_str().unwrap().to_owned()).collect();
         let sorted: BTreeSet<_> = listed.iter().cloned().collect();
         if sorted.len() != listed.len() {

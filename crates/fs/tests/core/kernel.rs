@@ -107,7 +107,7 @@ fn the_kernel_forgets_attributes_that_a_reply_on_its_way_may_bring_back() {
     let look_up = |node: NodeId| pool.lookup(place(node).0, name(place(node).1)).map(|_| ()).unwrap();
     let list = |node: NodeId| {
         let (parent, called) = place(node);
-        let listing = pool.list(parent, 0).unwrap();
+        let listing = pool.list(parent, 0, u64::MAX).unwrap();
         let entry = listing.after(0).iter().find(|entry| entry.name == called).unwrap();
         pool.lookup_entry(parent, &listing, entry).map(|_| ()).unwrap();
     };

@@ -269,7 +269,7 @@ fn a_file_that_moves_to_and_fro_is_found_at_any_time() {
                     let attr = pool.lookup(dir, OsStr::new("file")).expect("it is there");
                     assert_eq!((attr.node, attr.meta.size), (file, 3000));
                     if number == 0 {
-                        let listing = pool.list(dir, 0).expect("it can be listed");
+                        let listing = pool.list(dir, 0, u64::MAX).expect("it can be listed");
                         assert_eq!(listing.after(0).iter().filter(|entry| entry.name == "file").count(), 1);
                     } else {
                         assert_eq!(contents(&pool, file), data);
@@ -310,7 +310,7 @@ fn a_file_on_its_first_way_out_of_a_directory_is_listed_at_any_time() {
         std::thread::scope(|scope| {
             let looker = scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
-                    let listing = pool.list(dir, 0).expect("it can be listed");
+                    let listing = pool.list(dir, 0, u64::MAX).expect("it can be listed");
                     assert_eq!(listing.after(0).len(), 1, "directory {number}");
                 }
             });

@@ -200,7 +200,7 @@ impl Worker {
 
     fn list(&mut self) -> Done {
         let dir = self.rng.random_range(0..4);
-        let listing = ok("listing", self.pool.list(self.dirs[dir], 0))?;
+        let listing = ok("listing", self.pool.list(self.dirs[dir], 0, u64::MAX))?;
         for own in self.files.iter().filter(|own| own.dir == dir) {
             match listing.after(0).iter().filter(|entry| entry.name == *own.name).count() {
                 1 => {}

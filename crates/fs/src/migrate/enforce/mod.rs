@@ -192,6 +192,12 @@ fn is_gone(found: &OpResult<Pinned<'_>>) -> bool {
 impl EnforceWalker<'_> {
     fn run(&mut self, root: Pinned<'_>) {
         let migrations = self.migrations;
+        // Copies that changed are compared again, as those of all directories below are when they are found. That this
+        // one cannot be read is noted at the visit.
+        let _attr = {
+            let _names = migrations.tree.rename_lock.read();
+            migrations.tree.attr_of(&root.node)
+        };
         let mut stack = vec![root];
         while let Some(dir) = stack.pop() {
             let mut below = Vec::new();

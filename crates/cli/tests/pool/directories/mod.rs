@@ -1,5 +1,7 @@
 //! Directories whose copies differ in owner, mode or ACL: what is shown, and that no disk is changed by it.
 
+mod behind;
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
