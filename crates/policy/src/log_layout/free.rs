@@ -119,7 +119,7 @@ impl FreeSegments {
             Geography::Regions => {
                 let home = self.home_region(stream);
                 let last = self.last.get(usize::from(stream.0)).copied().unwrap_or(0);
-                self.after(home, last).or_else(|| self.from_other_region(home, last))
+                self.after(home, last).or_else(|| self.take_from_other_region(home, last))
             }
         }?;
         self.remove(segment);
@@ -139,7 +139,7 @@ impl FreeSegments {
 
     /// A free segment of another region, within a [`STRIP`] of the one nearest to the stream's own region. Within that
     /// it is the first one after the stream's last. So successive writes are not spread over both sides of the disk.
-    fn from_other_region(&self, home: usize, last: u32) -> Option<SegmentNo> {
+    fn take_from_other_region(&self, home: usize, last: u32) -> Option<SegmentNo> {
         let source = self.source_region(home, last)?;
         let pool = self.pools.get(source)?;
         let middle = self.shape.segments / 2;
