@@ -75,7 +75,7 @@ fn a_trace_of_requests_shows_a_create_a_stat_and_a_failed_open() {
     traced.expect(&["create node=1 name=\"new\" pid=", " handler_us=", "result=ok found="]);
     traced.pool.remount();
     fs::metadata(&path).unwrap();
-    let made = |line: &&str| line.contains("lookup node=1 name=\"new\"") && !line.ends_with("nobody");
+    let made = |line: &&str| line.contains("lookup node=1 name=\"new\"") && !line.ends_with("nothing");
     let node = || {
         let text = fs::read_to_string(&traced.file).unwrap();
         text.lines().find(made)?.rsplit_once("found=").map(|(_, node)| node.to_owned())

@@ -54,7 +54,9 @@ impl Tree {
     /// lock on names.
     pub(crate) fn sync_moved(&self, dirs: [&Arc<Node>; 2]) -> OpResult<()> {
         let mut moved = NamesToSync::default();
-        dirs.iter().for_each(|dir| moved.add(dir, |name| name.change == NameChange::Moved));
+        for dir in dirs {
+            moved.add(dir, |name| name.change == NameChange::Moved);
+        }
         self.copies_to_sync(moved)?.sync()
     }
 

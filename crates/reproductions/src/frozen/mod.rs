@@ -37,7 +37,7 @@ pub struct Frozen {
     pub input: Option<String>,
     /// The inputs that the claim concerns together.
     pub over: Vec<String>,
-    evaluated_with: String,
+    judged_with: String,
     name: String,
 }
 
@@ -131,7 +131,7 @@ struct File {
 struct Group {
     paper: String,
     figure: String,
-    evaluated_with: Option<String>,
+    judged_with: Option<String>,
     section: String,
     unit: String,
     measures: String,
@@ -165,14 +165,14 @@ pub fn frozen(paper: &str) -> impl Iterator<Item = &'static Frozen> {
 }
 
 /// The claims that these figures of a paper judge.
-fn evaluated_with(paper: &str, figure: &str) -> impl Iterator<Item = &'static Frozen> {
-    frozen(paper).filter(move |claim| claim.evaluated_with == figure)
+fn judged_with(paper: &str, figure: &str) -> impl Iterator<Item = &'static Frozen> {
+    frozen(paper).filter(move |claim| claim.judged_with == figure)
 }
 
 /// Whether a claim of the figure is about this input, or about inputs with this one among them.
 pub(crate) fn is_frozen_input(paper: &str, figure: &str, input: &str) -> bool {
     let is = |name: &String| name == input;
-    evaluated_with(paper, figure).any(|claim| claim.input.as_ref().is_some_and(is) || claim.over.iter().any(is))
+    judged_with(paper, figure).any(|claim| claim.input.as_ref().is_some_and(is) || claim.over.iter().any(is))
 }
 
 fn claims_of(group: &Group, readings: &FxHashMap<String, String>) -> Vec<Frozen> {
@@ -196,7 +196,7 @@ fn claims_of(group: &Group, readings: &FxHashMap<String, String>) -> Vec<Frozen>
             readings: readings.clone(),
             input: input.cloned(),
             over: group.over.clone(),
-            evaluated_with: group.evaluated_with.as_ref().unwrap_or(&group.figure).clone(),
+            judged_with: group.judged_with.as_ref().unwrap_or(&group.figure).clone(),
             name: line.id.clone(),
         }
     };
@@ -209,7 +209,7 @@ fn claims_of(group: &Group, readings: &FxHashMap<String, String>) -> Vec<Frozen>
 /// The claims of a figure with what was measured for them. Inputs that the list does not have are beside the first
 /// claim of the same name.
 pub(crate) fn evaluate(paper: &str, figure: &str, measured: &[Measured]) -> Vec<Claim> {
-    let all: Vec<&Frozen> = evaluated_with(paper, figure).collect();
+    let all: Vec<&Frozen> = judged_with(paper, figure).collect();
     let measured: Vec<&Measured> = measured.iter().filter(|value| value.value.is_finite()).collect();
     let strays = measured.iter().filter(|value| !all.iter().any(|claim| claim.name == value.name));
     debug_assert!(

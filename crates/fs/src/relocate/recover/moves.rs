@@ -111,7 +111,9 @@ impl Recovering<'_> {
             is_named = true;
         }
         if !is_named {
-            pairs.iter().for_each(|pair| self.warn_kept(pair.path, temp));
+            for pair in pairs {
+                self.warn_kept(pair.path, temp);
+            }
             return Ok(IntentOutcome::Narrowed(Box::new(intent.clone())));
         }
         self.drop_copy(Some(temp))?;

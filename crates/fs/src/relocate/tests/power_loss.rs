@@ -106,7 +106,9 @@ fn the_only_copy_of_a_file_is_kept_where_another_one_has_its_name() {
         names.iter().skip(1).for_each(|name| fs::hard_link(pool.a.join("file"), pool.a.join(name)).unwrap());
         stopped_after(&pool, &names, Step::IntentWritten);
         // The disks have lost what they had promised.
-        names.iter().for_each(|name| fs::remove_file(pool.a.join(name)).unwrap());
+        for name in names {
+            fs::remove_file(pool.a.join(name)).unwrap();
+        }
         fs::write(pool.b.join("file"), "another").unwrap();
         let report = pool.recover();
         assert_eq!(fs::read(pool.b.join("file")).unwrap(), b"another");
