@@ -1,0 +1,80 @@
+//! Disks that die with changes that are not on them yet, and come back without them.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use crate::support::disk::{Disk, Journal};
+use crate::support::foreign::delay_of;
+use crate::support::pool::Pool;
+use crate::support::{MIB, eventually};
+
+const RULES: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
+
+/// A pool of two disks; a directory on both, with a file on each, all of it durable.
+fn two_disks(make: fn(u64) -> Disk, probe_interval: &str, keys: &str) -> (Disk, Disk, Pool) {
+    let (a, b) = (make(32 * MIB), make(32 * MIB));
+    let builder = Pool::builder().branch_with("a", a.path(), &format!("optional = true\n{keys}"));
+    let builder = builder.branch_with("b", b.path(), "optional = true").default(&["a"]).rules(RULES);
+    let pool = builder.keys(&format!("probe_interval = {probe_interval:?}")).mount();
+    fs::create_dir(pool.join("dir")).unwrap();
+    fs::write(pool.join("dir/one"), "one").unwrap();
+    fs::write(pool.join("dir/two.b"), "two").unwrap();
+    pool.settle_closed();
+    pool.say(["sync"]);
+    sync(&pool.join("dir")).unwrap();
+    (a, b, pool)
+}
+
+fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// A file gets a name of the other disk. That one dies when the copy has the name, before the directory is synced.
+fn stopped_halfway() -> (Disk, Disk, Pool) {
+    let (a, b, pool) = two_disks(Disk::ext4, "200ms", "");
+    let delayed = delay_of(pool.pid(), &b.join("dir"), "fsync", "2s");
+    fs::rename(pool.join("dir/one"), pool.join("dir/one.b")).unwrap();
+    eventually("the copy has its name", || b.join("dir/one.b").exists());
+    b.die(Journal::Written);
+    eventually("the move is given up", || pool.log().contains("stopped halfway"));
+    drop(delayed);
+    assert!(!pool.is_online("b"));
+    (a, b, pool)
+}
+
+#[test]
+fn a_file_that_is_removed_after_its_move_stopped_halfway_does_not_return_with_the_disk() {
+    let (_a, b, pool) = stopped_halfway();
+    fs::remove_file(pool.join("dir/one.b")).unwrap();
+    sync(&pool.join("dir")).unwrap();
+    b.revive();
+    eventually("it is back", || pool.is_online("b"));
+    assert!(!pool.join("dir/one.b").exists() && pool.found_on("dir/one.b").is_empty());
+}
+
+#[test]
+fn a_file_that_is_renamed_after_its_move_stopped_halfway_is_there_once_after_a_restart() {
+    let (_a, b, mut pool) = stopped_halfway();
+    fs::rename(pool.join("dir/one.b"), pool.join("dir/other")).unwrap();
+    sync(&pool.join("dir")).unwrap();
+    pool.kill_9();
+    b.revive();
+    pool.start();
+    assert!(pool.is_online("b"));
+    assert_eq!(fs::read(pool.join("dir/other")).unwrap(), b"one");
+    assert!(!pool.join("dir/one.b").exists());
+}
+
+#[test]
+fn a_file_whose_move_stopped_halfway_is_whole_after_a_restart() {
+    let (_a, b, mut pool) = stopped_halfway();
+    fs::write(pool.join("dir/one.b"), "changed").unwrap();
+    pool.kill_9();
+    b.revive();
+    pool.start();
+    assert!(pool.is_online("b"));
+    pool.settle();
+    assert_eq!(fs::read(pool.join("dir/one.b")).unwrap(), b"changed");
+    assert_eq!(pool.found_on("dir/one.b"), ["b"]);
+}
