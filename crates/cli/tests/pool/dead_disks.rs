@@ -3,11 +3,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::support::disk::{Disk, Journal};
 use crate::support::foreign::delay_of;
 use crate::support::pool::Pool;
-use crate::support::{MIB, eventually};
+use crate::support::{MIB, errno, eventually};
 
 const RULES: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
 
@@ -77,4 +78,17 @@ fn a_file_whose_move_stopped_halfway_is_whole_after_a_restart() {
     pool.settle();
     assert_eq!(fs::read(pool.join("dir/one.b")).unwrap(), b"changed");
     assert_eq!(pool.found_on("dir/one.b"), ["b"]);
+}
+
+/// xfs has nothing left to sync in a directory that was opened before.
+#[test]
+fn an_fsync_of_a_directory_fails_where_its_xfs_dies_meanwhile() {
+    let (a, _b, pool) = two_disks(Disk::xfs, "1h", "");
+    fs::remove_file(pool.join("dir/one")).unwrap();
+    let dir = File::open(pool.join("dir")).unwrap();
+    let _delayed = delay_of(pool.pid(), &a.join("dir"), "fsync", "2s");
+    let synced = std::thread::spawn(move || dir.sync_all());
+    std::thread::sleep(Duration::from_millis(700));
+    a.die(Journal::Lost);
+    assert_eq!(errno(&synced.join().unwrap()), libc::EIO);
 }
