@@ -92,3 +92,23 @@ fn an_fsync_of_a_directory_fails_where_its_xfs_dies_meanwhile() {
     a.die(Journal::Lost);
     assert_eq!(errno(&synced.join().unwrap()), libc::EIO);
 }
+
+#[test]
+fn every_fsync_of_a_directory_fails_while_a_disk_is_away_that_may_have_lost_a_removal() {
+    let (a, _b, pool) = two_disks(Disk::ext4, "200ms", "");
+    fs::remove_file(pool.join("dir/one")).unwrap();
+    a.die(Journal::Lost);
+    let fails = || assert_eq!(errno(&sync(&pool.join("dir"))), libc::EIO);
+    fails();
+    eventually("it is away", || !pool.is_online("a"));
+    for _ in 0..3 {
+        // The kernel keeps no name of it.
+        fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+        fails();
+    }
+    a.revive();
+    eventually("it is back", || pool.is_online("a"));
+    assert!(pool.join("dir/one").exists());
+    fails();
+    sync(&pool.join("dir")).unwrap();
+}
