@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -111,4 +112,20 @@ fn every_fsync_of_a_directory_fails_while_a_disk_is_away_that_may_have_lost_a_re
     assert!(pool.join("dir/one").exists());
     fails();
     sync(&pool.join("dir")).unwrap();
+}
+
+#[test]
+fn a_file_shows_what_its_disk_has_after_its_return_although_somebody_has_it_open_from_before() {
+    let (a, _b, pool) = two_disks(Disk::ext4, "200ms", "passthrough = false");
+    let file = pool.join("dir/one");
+    let held = File::open(&file).unwrap();
+    File::options().write(true).open(&file).unwrap().write_all_at(b"new", 0).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"new");
+    a.die(Journal::Lost);
+    sync(&pool.join("dir")).unwrap_err();
+    eventually("it is away", || !pool.is_online("a"));
+    a.revive();
+    eventually("it is back", || pool.is_online("a"));
+    assert_eq!((fs::read(&file).unwrap(), fs::read(a.join("dir/one")).unwrap()), (b"one".to_vec(), b"one".to_vec()));
+    drop(held);
 }
