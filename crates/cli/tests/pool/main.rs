@@ -15,6 +15,7 @@ mod balancing;
 mod branches;
 mod commands;
 mod conditions;
+mod dead_disks;
 mod descriptors;
 mod directories;
 mod enforcing;

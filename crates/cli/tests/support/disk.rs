@@ -10,6 +10,15 @@ use tempfile::TempDir;
 
 use super::{MIB, PATIENCE, poll, require_root_and_fuse, run, temp_dir};
 
+/// What becomes of changes that only the journal of a dying file system has.
+#[derive(Debug, Clone, Copy)]
+pub enum Journal {
+    /// They get on the disk.
+    Written,
+    /// They are lost.
+    Lost,
+}
+
 /// A mounted file system of its own.
 #[derive(Debug)]
 pub struct Disk {
@@ -160,6 +169,24 @@ impl Disk {
     /// Takes it away at once, also while it is in use: the mount point stays behind as an empty directory.
     pub fn vanish(&self) {
         run("umount", ["-l".as_ref(), self.path().as_os_str()]);
+    }
+
+    /// It dies as with the power (ext4 and xfs): nothing more gets on it. What is in its journal may still.
+    pub fn die(&self, journal: Journal) {
+        let shutdown = match journal {
+            Journal::Written => "shutdown -f",
+            Journal::Lost => "shutdown",
+        };
+        run("xfs_io", ["-x".as_ref(), "-c".as_ref(), shutdown.as_ref(), self.path().as_os_str()]);
+    }
+
+    /// A dead one comes back with what was on it, although the dead file system may still be in use.
+    pub fn revive(&self) {
+        let copy = self.dir.path().join("copy");
+        run("cp", ["--sparse=always".as_ref(), self.image_path().as_os_str(), copy.as_os_str()]);
+        self.vanish();
+        fs::rename(copy, self.image_path()).unwrap();
+        self.mount();
     }
 
     /// From this byte on the device can neither be read nor written.

@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use super::closer::Closer;
 use super::{BranchFd, HIDDEN_DIR, Hidden, HiddenProblem};
+use crate::ground::dir_sync::sync_dir;
 
 /// Name of the marker in the hidden folder.
 pub(super) const MARKER: &str = "branch.json";
@@ -119,7 +120,7 @@ impl Marker {
             write_all(file.as_fd(), &text)?;
             rustix::fs::fsync(&file)?;
             rustix::fs::renameat(&hidden.tmp, &name, &hidden.dir, MARKER)?;
-            rustix::fs::fsync(&hidden.dir)
+            sync_dir(hidden.dir.as_fd())
         };
         write().inspect_err(|_| {
             let _ = rustix::fs::unlinkat(&hidden.tmp, &name, AtFlags::empty());
@@ -178,15 +179,10 @@ pub(super) fn make_hidden(root: BorrowedFd<'_>, closer: Option<&Closer>) -> Resu
     let (tmp, _) = make_dir(dir.as_fd(), "tmp")?;
     let (intents, _) = make_dir(dir.as_fd(), "intents")?;
     if made {
-        rustix::fs::fsync(root).or_else(unsupported_is_fine)?;
+        sync_dir(root)?;
     }
     let [dir, tmp, intents] = [dir, tmp, intents].map(|fd| BranchFd::new(fd, closer));
     Ok(Hidden { dir, tmp, intents: intents.into() })
-}
-
-/// Some file systems (FUSE daemons above all) cannot sync a folder.
-fn unsupported_is_fine(error: Errno) -> rustix::io::Result<()> {
-    if matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) { Ok(()) } else { Err(error) }
 }
 
 fn open_dir(at: BorrowedFd<'_>, name: &str) -> rustix::io::Result<OwnedFd> {

@@ -28,7 +28,8 @@ pub(super) fn opened(done: &Opened) -> umbrella_fuse::Opened {
     let token = done.token.as_ref().filter(|_| done.data == DataPath::Passthrough);
     match token.and_then(|token| token.downcast_ref::<BackingFile>()) {
         Some(backing) => umbrella_fuse::Opened::passthrough(handle, flags, backing),
-        None => umbrella_fuse::Opened::new(handle, flags | OpenFlags::KEEP_CACHE),
+        None if done.keeps_pages => umbrella_fuse::Opened::new(handle, flags | OpenFlags::KEEP_CACHE),
+        None => umbrella_fuse::Opened::new(handle, flags),
     }
 }
 

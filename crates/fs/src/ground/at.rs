@@ -13,6 +13,7 @@ use umbrella_units::BranchId;
 
 use crate::branch::{Branch, BranchFd, ErrorSource, Online};
 use crate::error::{OpError, OpResult};
+use crate::ground::dir_sync::sync_dir_with;
 use crate::ground::fd_path::proc_path;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::scheduling_point;
@@ -290,13 +291,7 @@ impl DirAt {
     pub(crate) fn fsync(&self, data_only: bool) -> OpResult<()> {
         let fd = Arc::clone(&self.fd);
         count_call();
-        let sync = move || {
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let dir = rustix::fs::openat(&fd, c".", flags, Mode::empty())?;
-            let done = if data_only { rustix::fs::fdatasync(&dir) } else { rustix::fs::fsync(&dir) };
-            // Some network file systems cannot sync a directory; their servers do it at each change.
-            if matches!(done, Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)) { Ok(()) } else { done }
-        };
+        let sync = move || sync_dir_with(fd.as_fd(), data_only);
         let done = if self.online.guarded { self.branch.io_within(SYNC_PATIENCE, move |_| sync()) } else { sync() };
         Ok(self.branch.noted(ErrorSource::Sync, done)?)
     }

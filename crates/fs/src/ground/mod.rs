@@ -4,6 +4,7 @@ pub(crate) mod advice;
 pub(crate) mod at;
 pub(crate) mod attention;
 pub(crate) mod creds;
+pub(crate) mod dir_sync;
 pub(crate) mod fd_path;
 pub(crate) mod inode_flags;
 pub(crate) mod kernel_cache;

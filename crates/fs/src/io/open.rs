@@ -49,6 +49,7 @@ pub struct OpenRequest {
 }
 
 /// An open file, for the kernel's side.
+#[expect(clippy::struct_excessive_bools, reason = "the flags of the reply")]
 pub struct Opened {
     /// Number of the handle.
     pub handle: HandleId,
@@ -56,6 +57,9 @@ pub struct Opened {
     pub data: DataPath,
     /// For passthrough: what was registered with the kernel.
     pub token: Option<PassthroughToken>,
+    /// Whether the kernel may keep the pages that it has. It may not where the branch came back since others opened the
+    /// file: it may have lost what they wrote.
+    pub keeps_pages: bool,
     /// Closing may report errors of earlier writes, so the daemon wants to see each close.
     pub wants_flush: bool,
     /// Whether the kernel may keep the file's attributes.
@@ -208,6 +212,9 @@ impl Io {
             failed: AtomicI32::new(0),
         });
         state.handles.retain(|handle| handle.strong_count() > 0);
+        let epoch = handle.current().online.epoch;
+        let is_older = |other: Arc<Handle>| other.current().online.epoch != epoch;
+        let keeps_pages = !state.handles.iter().filter_map(Weak::upgrade).any(is_older);
         state.handles.push(Arc::downgrade(&handle));
         state.writers += u32::from(writer);
         match data {
@@ -222,7 +229,7 @@ impl Io {
         state.shared_mapping |= data == DataPath::Passthrough && request.read && request.write;
         let cacheable = !state.shared_mapping;
         let token = if data == DataPath::Passthrough { state.token.clone() } else { None };
-        Opened { handle: self.add_handle(&handle), data, token, wants_flush, cacheable, was_cacheable }
+        Opened { handle: self.add_handle(&handle), data, token, keeps_pages, wants_flush, cacheable, was_cacheable }
     }
 
     fn data_path(

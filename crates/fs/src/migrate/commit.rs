@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::branch::Online;
 use crate::ground::at::DirAt;
 use crate::ground::workers;
 use crate::ground::workers::Lost;
@@ -15,8 +16,8 @@ use crate::migrate::copying::Endpoint;
 use crate::migrate::moving::MovedLink;
 use crate::relocate;
 use crate::relocate::{
-    BranchUuid, Call, Decision, Durability, EntryAt, Fingerprint, Move, MoveSide, MovedName, RelocateError, Removal,
-    Reversibility,
+    BranchUuid, Call, Decision, Durability, EntryAt, Fingerprint, Intent, Move, MoveSide, MovedName, RelocateError,
+    Removal, Reversibility,
 };
 
 /// Commits a move. Where a branch may hang, the commit runs on that branch's workers, because the caller holds locks
@@ -114,6 +115,32 @@ fn record_removals_within(
     };
     if let Err(error) = recorded {
         tracing::warn!(%error, "cannot record that the source of a moved file is to be removed");
+    }
+}
+
+/// Records on a file's own branch that its move has not happened. Where that fails, the daemon knows it until the
+/// unmount.
+pub(crate) fn record_abandoned(
+    source: &DirAt,
+    to: &Online,
+    paths: &[Vec<u8>],
+    temp: &OsStr,
+    copied: &relocate::DurableCopy,
+) {
+    let abandoned = Intent::Move {
+        from: BranchUuid(source.online.uuid),
+        to: BranchUuid(to.uuid),
+        names: paths.to_vec(),
+        temp: temp.as_encoded_bytes().to_vec(),
+        source: copied.source,
+        target: copied.target,
+    };
+    let record = move |online: &Online| {
+        let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
+        relocate::record_abandoned(hidden.intents.as_fd(), &abandoned).map_err(|error| error.errno())
+    };
+    if let Err(errno) = source.branch.io(record) {
+        tracing::warn!(%errno, "cannot record that a move has not happened");
     }
 }
 

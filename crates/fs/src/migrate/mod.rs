@@ -66,7 +66,7 @@ pub(crate) struct Migrations {
     walks: enforce::Walks,
     revisits: revisit::Revisits,
     evicts: evict::Evicts,
-    /// Copies whose moves were given up, so that recovery does not finish them. A few bytes each.
+    /// Copies whose moves have not happened, so that recovery does not finish them. A few bytes each.
     given_up: RankedMutex<rank::MigrateGivenUp, FxHashSet<OsString>>,
     /// Files may be where they do not belong without waiting for their move: the enforcer has to look.
     moves_left: AtomicBool,

@@ -33,7 +33,7 @@ use crate::ground::at::{DirAt, FileAt};
 use crate::ground::meta::Meta;
 use crate::metrics::Metric;
 use crate::migrate::Migrations;
-use crate::migrate::commit::commit_guarded;
+use crate::migrate::commit::{commit_guarded, record_abandoned};
 use crate::migrate::copying::{CopyOptions, Endpoint, TempCopy};
 use crate::migrate::disk_turns::DiskTurn;
 use crate::migrate::moving::{
@@ -489,8 +489,15 @@ impl Migrations {
             Err(error) => {
                 self.tree.nodes.remove_backing(new, node);
                 self.tree.inodes.moved_back(keys.1, keys.0, came_from_elsewhere);
-                if error == RelocateError::GivenUp {
+                let is_kept = match error {
+                    RelocateError::GivenUp => true,
+                    // Names of several that were gone may hang as they are given back.
+                    RelocateError::InDoubt { errno } => links.len() == 1 || errno != Errno::TIMEDOUT,
+                    _ => false,
+                };
+                if is_kept {
                     self.given_up.lock().insert(temp.to_owned());
+                    record_abandoned(&first.from, &online, &paths, temp, copied);
                 }
                 if !error.is_settled() {
                     // Whether the copy has its name is for recovery to say: until then its branch is not looked at.

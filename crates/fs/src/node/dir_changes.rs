@@ -8,6 +8,8 @@
 //!    the note stays for some minutes, so that every fsync reports it. If the branch came back, one fsync reports it.
 //! 4. If step 2 fails, the notes stay.
 //!
+//! The notes stay although the kernel forgets the directory, as it does when a branch goes away (`tree::forgotten`).
+//!
 //! A change that was two minutes old when its branch went away does not count: every file system has written it by
 //! then. Otherwise no fsync would succeed for as long as a disk is unplugged.
 //!
@@ -150,18 +152,49 @@ impl DirChanges {
     pub(crate) fn may_have_lost(&self, taken: TakenChanges, branches: &Branches) -> bool {
         let mut lost = false;
         for note in taken {
-            // One that was taken out of the pool is missed by nobody.
-            let Some(branch) = branches.get(note.branch).ok().filter(|branch| !branch.is_retired()) else { continue };
-            // It has not left before the change: where an earlier time is read, it is leaving now.
-            let (now, left) = (branch.epoch(), branch.left_at().max(note.at));
-            if now == Some(note.epoch) || left > note.at + SETTLED {
-                continue;
-            }
+            let Some(loss) = note.loss(branches) else { continue };
             lost = true;
-            if now.is_none() && uptime() < left + TOLD {
+            if !loss.is_back && loss.is_told() {
                 self.notes.lock().add(note);
             }
         }
         lost
+    }
+
+    /// Whether a note still counts.
+    pub(crate) fn any_counts(&self, branches: &Branches) -> bool {
+        let notes = self.notes.lock();
+        let is_recent = |at| uptime() <= at + SETTLED;
+        notes.names.iter().any(|name| is_recent(name.at))
+            || notes
+                .changes
+                .iter()
+                .any(|note| note.loss(branches).map_or_else(|| is_recent(note.at), |loss| loss.is_told()))
+    }
+}
+
+/// A change that its branch may have lost as it left.
+struct LostChange {
+    /// When its branch left.
+    left: u64,
+    is_back: bool,
+}
+
+impl LostChange {
+    /// While it is away.
+    fn is_told(&self) -> bool {
+        uptime() < self.left + TOLD
+    }
+}
+
+impl DirChange {
+    /// `None`: the change is not lost.
+    fn loss(&self, branches: &Branches) -> Option<LostChange> {
+        // One that was taken out of the pool is missed by nobody.
+        let branch = branches.get(self.branch).ok().filter(|branch| !branch.is_retired())?;
+        // It has not left before the change: where an earlier time is read, it is leaving now.
+        let (now, left) = (branch.epoch(), branch.left_at().max(self.at));
+        let may_be_lost = now != Some(self.epoch) && left <= self.at + SETTLED;
+        may_be_lost.then_some(LostChange { left, is_back: now.is_some() })
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct NodeTable {
     by_backing: Vec<RankedMutex<rank::NodesByBacking, Backings>>,
     next: AtomicU64,
     /// Directories without a reference, until [`NodeTable::take_forgotten`].
-    forgotten: RankedMutex<rank::NodesForgotten, Vec<NodeId>>,
+    forgotten: RankedMutex<rank::NodesForgotten, Vec<Arc<Node>>>,
     any_forgotten: AtomicBool,
 }
 
@@ -192,19 +192,19 @@ impl NodeTable {
         if node.refs.load(Ordering::Acquire) == 0 {
             ids.remove(&node.id);
             if node.dir().is_some() {
-                self.forgotten.lock().push(node.id);
+                self.forgotten.lock().push(Arc::clone(node));
                 self.any_forgotten.store(true, Ordering::Release);
             }
         }
     }
 
     /// Directories that were forgotten since it was last asked; none of them is known again.
-    pub(crate) fn take_forgotten(&self) -> Vec<NodeId> {
+    pub(crate) fn take_forgotten(&self) -> Vec<Arc<Node>> {
         if !self.any_forgotten.swap(false, Ordering::AcqRel) {
             return Vec::new();
         }
         let mut forgotten = std::mem::take(&mut *self.forgotten.lock());
-        forgotten.retain(|id| self.get(*id).is_none());
+        forgotten.retain(|node| self.get(node.id).is_none());
         forgotten
     }
 

@@ -3,17 +3,18 @@
 //! directly, which costs less.
 
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use linux_raw_sys::general::{FS_XFLAG_PREALLOC, fsxattr};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, IFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid, XattrFlags, chmodat,
-    chownat, fchmod, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, fstatfs, fstatvfs, fsync, getxattr,
-    listxattr, openat, removexattr, setxattr, utimensat,
+    chownat, fchmod, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstatfs, fstatvfs, fsync, getxattr, listxattr,
+    openat, removexattr, setxattr, utimensat,
 };
 use rustix::io::Errno;
 
+pub(super) use crate::ground::dir_sync::{open_to_sync, sync_dir};
 use crate::ground::fd_path::proc_path;
 use crate::ground::inode_flags;
 use crate::relocate::error::ErrorContext;
@@ -284,23 +285,6 @@ fn copy_project(from: BorrowedFd<'_>, to: BorrowedFd<'_>) {
         let _where_there_are_projects =
             inode_flags::set_fs_xattr(to, &fsxattr { fsx_projid: source.fsx_projid, ..target });
     }
-}
-
-/// Makes the names in a directory durable; the descriptor may be `O_PATH`.
-pub(super) fn sync_dir(dir: BorrowedFd<'_>) -> Result<(), Errno> {
-    let open = open_to_sync(dir)?;
-    match fsync(open.as_fd()) {
-        // File systems that keep no order between directories do not know the call.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(()),
-        // xfs has nothing left to sync when its disk has died meanwhile, and returns success; a look fails then.
-        Ok(()) => fstat(open.as_fd()).map(drop),
-        failed => failed,
-    }
-}
-
-/// A directory, open so that it and its file system can be synced.
-pub(super) fn open_to_sync(dir: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
-    openat(dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Makes a regular file's contents durable.

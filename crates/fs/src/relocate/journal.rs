@@ -16,6 +16,8 @@ use super::{Intent, RelocateError, attrs};
 pub(super) const NEW: &str = "new-";
 /// Begins the name of an intent that could not be read.
 pub(super) const BAD: &str = "bad-";
+/// Begins the name of a copy of a move's intent, on the old branch: the move has not happened.
+pub(super) const ABANDONED: &str = "abandoned-";
 
 static COUNTER: AtomicU64 = AtomicU64::new(0);
 
@@ -32,6 +34,14 @@ pub struct Recorded<'a> {
 /// Steps: write under another name, fsync, rename, fsync the directory.
 pub fn record<'a>(intents: BorrowedFd<'a>, intent: &Intent) -> Result<Recorded<'a>, RelocateError> {
     record_as(intents, fresh_name(), intent)
+}
+
+/// Records on the old branch of a move that the move has not happened, durable when this returns. `intents`: there.
+/// Every name of the file is as it was, so what recovery finds missing users have removed or renamed since.
+pub fn record_abandoned(intents: BorrowedFd<'_>, abandoned: &Intent) -> Result<(), RelocateError> {
+    let mut name = OsString::from(ABANDONED);
+    name.push(fresh_name());
+    record_as(intents, name, abandoned).map(|_stays| ())
 }
 
 /// As [`record`], with what makes the file durable, and whatever else must be before the intent is there.

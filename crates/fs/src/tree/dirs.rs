@@ -133,8 +133,9 @@ impl Tree {
     pub(crate) fn close_forgotten(&self) {
         for node in self.nodes.take_forgotten() {
             for branch in self.branches.list.load().iter() {
-                self.dir_fds.drop_node(node, branch.id);
+                self.dir_fds.drop_node(node.id, branch.id);
             }
+            self.keep_unsynced(node);
         }
     }
 

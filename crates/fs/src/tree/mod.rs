@@ -6,11 +6,13 @@
 //! - `equal`, `equalise`: copies of a directory that differ, and changes of all of them
 //! - `file`: what the kernel may keep of a file; `remove_dir`: directories that go; `orphans`: names that came too late
 //! - `pinned`: nodes that a walk needs; `unsynced_names`: changes of names that are durable before something else
+//! - `forgotten`: directories that the kernel forgot too early
 
 pub(crate) mod dirs;
 pub(crate) mod equal;
 mod equalise;
 mod file;
+mod forgotten;
 pub(crate) mod inspected_copy;
 mod list;
 pub(crate) mod lookup;
@@ -59,6 +61,8 @@ pub(crate) struct Tree {
     lookups: Lookups,
     /// What branches may have made although they did not say so.
     orphans: RankedMutex<rank::TreeOrphans, Vec<orphans::OrphanName>>,
+    /// Directories that the kernel forgot, with changes that are not durable.
+    unsynced_dirs: RankedMutex<rank::TreeUnsyncedDirs, forgotten::UnsyncedDirs>,
     /// Directories whose copies differ.
     differing: equal::Differing,
     /// Of directories by number: their copies on branches that are away.
@@ -89,6 +93,7 @@ impl Tree {
             rename_lock: RankedRwLock::new(()),
             lookups: Lookups::default(),
             orphans: RankedMutex::default(),
+            unsynced_dirs: RankedMutex::default(),
             differing: equal::Differing::default(),
             copies_away: RankedMutex::default(),
             duplicates_told: AtomicBool::new(false),

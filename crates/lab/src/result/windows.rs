@@ -24,7 +24,7 @@ pub struct WindowCounts {
     pub windows: [u64; CLASSES],
     /// Those with exactly 16.
     #[serde(default)]
-    pub exactly_16: u64,
+    pub sixteen: u64,
 }
 
 impl WindowCounts {
@@ -35,7 +35,7 @@ impl WindowCounts {
 
     /// Windows with fewer than 16 writes.
     pub fn below_16(&self) -> u64 {
-        self.up_to_16() - self.exactly_16
+        self.up_to_16() - self.sixteen
     }
 
     /// Windows with more than 16 writes.
@@ -53,7 +53,7 @@ impl WindowCounts {
             _ => 5,
         };
         self.windows[class] += 1;
-        self.exactly_16 += u64::from(writes == 16);
+        self.sixteen += u64::from(writes == 16);
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn outcome(policy: &str, input: &str, speed: f64) -> Outcome {
         seek_cylinders: whole(8.1e7),
         seeks: whole(77_000.0),
         disk_busy_s: 171.0 / speed,
-        windows: WindowCounts { windows: [812, 430, 122, 60, whole(33.0).min(33), 4], exactly_16: 3 },
+        windows: WindowCounts { windows: [812, 430, 122, 60, whole(33.0).min(33), 4], sixteen: 3 },
         boundary_crossings: whole(61_000.0),
         throttled_s: 55.0 / speed.powi(2),
         written_because: WrittenBecause { threshold: 600_000, expired: 120_000, reclaim: 0, sync: 0, drained: 50_000 },

@@ -84,8 +84,8 @@ fn windows_are_those_until_the_clients_finished_and_dramatically_fewer_with_8_wr
         let small = if policy == "file" { 100 } else { 95 };
         let large = if policy == "two_queue" { 12 } else { 10 };
         // Windows with exactly 16 writes are neither.
-        let windows = WindowCounts { windows: [small, 0, 0, large, large, 0], exactly_16: large };
-        let after_the_end = WindowCounts { windows: [0, 0, 0, 0, 0, 1000], exactly_16: 0 };
+        let windows = WindowCounts { windows: [small, 0, 0, large, large, 0], sixteen: large };
+        let after_the_end = WindowCounts { windows: [0, 0, 0, 0, 0, 1000], sixteen: 0 };
         Outcome { windows: after_the_end, ..on_disk(AtFinish { windows, ..AtFinish::default() }) }
     });
     assert_claim(&claims, "two_queue, 8 Zipf writers: fewer windows", -5.0, Verdict::Fails);

@@ -61,6 +61,8 @@ ranks! {
     TreeOrphans,
     /// Held while times of a directory are put back. Key: the node.
     DirTimes,
+    /// Directories that the kernel forgot, with changes that are not durable.
+    TreeUnsyncedDirs,
     /// Where a directory has changes that are not durable. Key: the node.
     DirChanges,
     /// A directory's copies and its place. Key: the node.

@@ -46,7 +46,7 @@ impl Recovering<'_> {
                     .map(|(found, _)| found),
                 temp: in_temp(roots.1, &file.temp)?.filter(|(_, seen)| is_same_file(&seen.print, &file.target)),
             };
-            let single = || Intent::Move {
+            let single = Intent::Move {
                 from: *from,
                 to: *to,
                 names: vec![file.path.clone()],
@@ -54,12 +54,15 @@ impl Recovering<'_> {
                 source: file.source,
                 target: file.target,
             };
-            match self.settle_file(roots, file, traces)? {
+            let is_abandoned = traces.parked.is_none() && self.is_abandoned(&single);
+            let left = if is_abandoned { None } else { self.settle_file(roots, file, traces)? };
+            match left {
                 Some(BatchRemainder::Nothing) => {}
                 Some(BatchRemainder::Parked(found)) => parked.push(found),
                 Some(BatchRemainder::All) => waiting.push(file.clone()),
-                // It has its name on the old branch, and nothing was parked: as any other move.
-                None => finished |= matches!(self.settle_move(&single())?, IntentOutcome::Finished),
+                // It has its name on the old branch, or had when the move was abandoned, and nothing was parked: as any
+                // other move.
+                None => finished |= matches!(self.settle_move(&single)?, IntentOutcome::Finished),
             }
         }
         finished |= !parked.is_empty();

@@ -23,7 +23,7 @@ use crate::branch::Abilities;
 use crate::relocate::batch::{parked_for, parked_name};
 use crate::relocate::beneath::ResolvedName;
 use crate::relocate::intent::BatchFile;
-use crate::relocate::journal::{BAD, NEW, read_file, record};
+use crate::relocate::journal::{ABANDONED, BAD, NEW, read_file, record};
 use crate::relocate::{
     BranchUuid, DecodeError, EntryAt, HIDDEN_DIR, INTENTS_DIR, Intent, RelocateError, TEMP_DIR, attrs, beneath, dirs,
 };
@@ -65,6 +65,7 @@ pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
         returned: None,
         stop: None,
         decided: Vec::new(),
+        abandoned: Vec::new(),
         both: Vec::new(),
         report: Recovery::default(),
     }
@@ -80,6 +81,7 @@ pub fn recover_returned(branches: &[RecoverBranch<'_>], returned: Returned<'_>, 
         returned: Some(returned),
         stop: Some(stop),
         decided: Vec::new(),
+        abandoned: Vec::new(),
         both: Vec::new(),
         report: Recovery::default(),
     }
@@ -106,6 +108,7 @@ pub(super) fn recover_until(branches: &[RecoverBranch<'_>], stop: CancelCheck<'_
         returned: None,
         stop: Some(stop),
         decided: Vec::new(),
+        abandoned: Vec::new(),
         both: Vec::new(),
         report: Recovery::default(),
     }
@@ -152,6 +155,8 @@ struct Recovering<'a> {
     stop: Option<CancelCheck<'a>>,
     /// Intents that say what is left to do of changes that are over, and whether the one whose place they took is gone.
     decided: Vec<(OsString, Intent, bool)>,
+    /// Moves that have not happened, although their intents may be there.
+    abandoned: Vec<Intent>,
     /// Paths at which two files were left, and why. A later intent may remove one of them.
     both: Vec<(Vec<u8>, &'static str)>,
     report: Recovery,
@@ -167,6 +172,12 @@ impl<'a> Recovering<'a> {
             }
         }
         self.report
+    }
+
+    /// Whether a move has not happened. Its sources were in use ever since, and are gone only if users wanted it.
+    fn is_abandoned(&self, intent: &Intent) -> bool {
+        let Intent::Move { temp, .. } = intent else { return false };
+        self.abandoned.contains(intent) || self.returned.is_some_and(|returned| (returned.given_up)(temp))
     }
 
     fn note_both(&mut self, path: &[u8], why: &'static str) {
@@ -226,7 +237,7 @@ impl<'a> Recovering<'a> {
             }
         }
         files.sort_by(|a, b| a.0.cmp(&b.0));
-        self.note_decided(&files);
+        self.note_outcomes(&files);
         let mut needed = Some(TempCopies::default());
         for (name, branch) in files {
             let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
@@ -243,13 +254,18 @@ impl<'a> Recovering<'a> {
         Ok(needed)
     }
 
-    /// Looks for intents that say what is left to do of others, which are on a branch that was away.
-    fn note_decided(&mut self, files: &[(OsString, &RecoverBranch<'_>)]) {
+    /// Looks for intents that say what is left to do of others, which are on a branch that was away, or that those have
+    /// not happened.
+    fn note_outcomes(&mut self, files: &[(OsString, &RecoverBranch<'_>)]) {
         for (name, branch) in files {
             let Some(dir) = self.hidden(branch, INTENTS_DIR) else { continue };
             let Ok(Some(bytes)) = read_file(dir.as_fd(), name) else { continue };
-            let decided = Intent::decode(&bytes).ok().filter(Intent::is_decided);
-            self.decided.extend(decided.map(|decided| (name.clone(), decided, false)));
+            let Ok(intent) = Intent::decode(&bytes) else { continue };
+            if name.as_bytes().starts_with(ABANDONED.as_bytes()) {
+                self.abandoned.push(intent);
+            } else if intent.is_decided() {
+                self.decided.push((name.clone(), intent, false));
+            }
         }
     }
 

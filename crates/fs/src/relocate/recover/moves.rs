@@ -37,7 +37,7 @@ impl Recovering<'_> {
     pub(super) fn settle_move(&mut self, intent: &Intent) -> Result<IntentOutcome, Unsettled> {
         let Intent::Move { from, to, names, temp, source, target } = intent else { return Ok(IntentOutcome::Undone) };
         let source_in_use = self.returned.is_some_and(|returned| returned.uuid == *to);
-        let given_up = self.returned.is_some_and(|returned| (returned.given_up)(temp));
+        let given_up = self.is_abandoned(intent);
         let (from, to) = (self.writable(*from)?, self.writable(*to)?);
         let temp_path = [HIDDEN_DIR.as_bytes(), b"/", TEMP_DIR.as_bytes(), b"/", temp.as_slice()].concat();
         let temp = beneath::find(to, &temp_path)?;

@@ -257,6 +257,30 @@ fn a_move_that_is_given_up_does_not_bring_a_file_back_that_users_have_deleted() 
 }
 
 #[test]
+fn a_move_that_was_abandoned_before_a_restart_does_not_bring_a_file_back_that_users_have_deleted() {
+    for (in_batch, is_deleted) in [(false, false), (false, true), (true, false), (true, true)] {
+        let when = format!("in a batch: {in_batch}, deleted: {is_deleted}");
+        let (pool, copied) = pool();
+        let (path, temp) = (b"file".to_vec(), b"copy".to_vec());
+        let DurableCopy { source, target, .. } = copied;
+        let one = Intent::Move { from: A, to: B, names: vec![path.clone()], temp: temp.clone(), source, target };
+        let files = vec![BatchFile { path, temp, source, target }];
+        let intent = if in_batch { Intent::Moves { from: A, to: B, files } } else { one.clone() };
+        fs::write(pool.b.join(".umbrella/intents/1"), intent.encode().unwrap()).unwrap();
+        fs::rename(pool.temp(), pool.b.join("file")).unwrap();
+        record_abandoned(open(pool.a.join(".umbrella/intents")).as_fd(), &one).unwrap();
+        if is_deleted {
+            fs::remove_file(pool.a.join("file")).unwrap();
+        }
+        assert_eq!(pool.with_branches(&[A], recover).pending, 1, "{when}");
+        let report = pool.recover();
+        assert_eq!((report.pending, report.warnings), (0, vec![]), "{when}");
+        assert_eq!((pool.a.join("file").exists(), pool.b.join("file").exists()), (!is_deleted, false), "{when}");
+        assert!(pool.hidden_files().is_empty(), "{when}");
+    }
+}
+
+#[test]
 fn what_was_left_to_take_back_at_first_does_not_count_when_less_is_left() {
     let pool = Pool::new();
     // Somebody has renamed it with success since, without B.
