@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use umbrella_policy::heat::Opens;
+use umbrella_policy::placement::Rules;
 use umbrella_policy::placement::spec::{
     ANY, Comparison, Condition, DestinationSpec, EvictOrder, EvictSpec, PathPart, RuleKindSpec, TimeField,
 };
@@ -48,7 +49,7 @@ pub(super) fn unnoted_reads(config: &Config, seen: &[PathFacts]) -> Vec<SpannedN
         }
     }
     let compiled = config.rules().ok();
-    let evicts = compiled.iter().flat_map(|rules| rules.evicts());
+    let evicts = compiled.iter().flat_map(Rules::evicts);
     for evict in evicts.filter(|evict| evict.order == EvictOrder::LeastRecentlyUsed) {
         let mut specs = config.spec.rules.evicts.iter().zip(&config.spans.evicts);
         let Some((_, span)) = specs.find(|(spec, _)| spec.of == evict.of) else { continue };

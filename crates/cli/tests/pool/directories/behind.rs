@@ -112,7 +112,7 @@ fn daemons_killed_while_users_change_rights_leave_no_directory_that_differs() {
         let user = std::thread::spawn(move || {
             // Until the daemon is dead.
             for (number, dir) in (0..).zip(dirs.iter().cycle()) {
-                let mode = fs::Permissions::from_mode(0o700 | number % 0o100);
+                let mode = fs::Permissions::from_mode(0o700 | (number % 0o100));
                 if chown(dir, Some(number % 5000), Some(number % 3000)).is_err()
                     || fs::set_permissions(dir, mode).is_err()
                 {
