@@ -187,7 +187,15 @@ impl Tree {
         for copy in copies.iter().filter(|_| copies.len() > 1) {
             let reached = self.dir_at(node, copy.branch).and_then(|at| at.stat_self().map(|_| at));
             match reached {
-                Ok(at) => inspected.push(InspectedCopy::of(at)?),
+                Ok(at) => {
+                    let branch = Arc::clone(&at.branch);
+                    match InspectedCopy::of(at) {
+                        Ok(seen) => inspected.push(seen),
+                        // It has just gone offline, because it did not answer.
+                        Err(_) if !self.context.is_strict() && !branch.is_online() => {}
+                        Err(error) => return Err(error),
+                    }
+                }
                 Err(OpError::Offline | OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
                 Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
                 // Nothing on it can be reached either. What it denies holds again once it can be read.
