@@ -245,7 +245,9 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     if !at(path).is_some_and(|mounted| mounted.kind.starts_with("fuse")) {
         return false;
     }
-    probe::query(Question::Space, path, A_LOOK) == ProbeReply::No(Errno::NOTCONN)
+    // A question that was asked while the kernel took the connection down is aborted.
+    let dead = [Errno::NOTCONN, Errno::CONNABORTED].map(ProbeReply::No);
+    dead.contains(&probe::query(Question::Space, path, A_LOOK))
 }
 
 /// Takes the tree away; with `force`, requests that hang fail at once. Users other than root go through `fusermount3`.
