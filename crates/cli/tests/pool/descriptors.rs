@@ -155,9 +155,8 @@ fn without_descriptors_a_write_is_not_told_that_there_is_no_room() {
     assert!((1..12).contains(&refused), "{refused}");
 }
 
-#[test]
-fn without_descriptors_no_branch_is_taken_for_dead() {
-    let (a, b) = (Disk::ext4(32 * MIB), Disk::tmpfs(8 * MIB));
+/// A pool whose branches are probed every 50 ms, with a file `bad` on the first.
+fn probed_often(a: &Disk, b: &Disk) -> Pool {
     let pool = Pool::builder()
         .branch("a", a.path())
         .branch("b", b.path())
@@ -165,6 +164,13 @@ fn without_descriptors_no_branch_is_taken_for_dead() {
         .mount();
     fs::write(pool.join("bad"), "x").unwrap();
     pool.say(["sync"]);
+    pool
+}
+
+#[test]
+fn without_descriptors_no_branch_is_taken_for_dead() {
+    let (a, b) = (Disk::ext4(32 * MIB), Disk::tmpfs(8 * MIB));
+    let pool = probed_often(&a, &b);
     let failing = fail(pool.pid(), "statx", "EIO", "bad");
     let few = Few::new(&pool, 0);
     // From now on each probe asks the disk, too.
@@ -179,13 +185,7 @@ fn without_descriptors_no_branch_is_taken_for_dead() {
 #[test]
 fn without_descriptors_a_dead_disk_is_noticed() {
     let (a, b) = (Disk::ext4(32 * MIB), Disk::tmpfs(8 * MIB));
-    let pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", b.path())
-        .keys("cache_timeout = \"0s\"\nprobe_interval = \"50ms\"\nprobe_timeout = \"60s\"")
-        .mount();
-    fs::write(pool.join("bad"), "x").unwrap();
-    pool.say(["sync"]);
+    let pool = probed_often(&a, &b);
     let failing = fail(pool.pid(), "statx", "EIO", "bad");
     a.break_from(0);
     let few = Few::new(&pool, 0);
