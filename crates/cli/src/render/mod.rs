@@ -293,23 +293,33 @@ pub(crate) fn moved_by(rule: &str) -> String {
     if rule == "default" { "default list".to_owned() } else { format!("rule {}", quoted(rule)) }
 }
 
-/// One file of a walk, and what moves it.
-pub(crate) fn move_event(event: &MoveEvent, by: &str) -> String {
-    let outcome = match event.outcome {
-        MoveOutcome::Moved => "moved",
-        MoveOutcome::WouldMove => "would move",
-        MoveOutcome::Busy => "busy",
-        MoveOutcome::Failed => "failed",
-        MoveOutcome::NoRoom => "no room",
-    };
-    let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
-    let way = if event.to.is_empty() { String::new() } else { format!(" -> {}", visible(&event.to)) };
-    format!(
-        "{outcome:<10}  {}{way}  {:>9}  {}  ({by}){detail}",
-        visible(&event.from),
-        event.size.to_string(),
-        visible(&event.path),
-    )
+/// A line for each file of a walk. They are shown as they come, so the columns are as wide as the names until then.
+#[derive(Debug, Default)]
+pub(crate) struct MoveLines {
+    branches_width: usize,
+}
+
+impl MoveLines {
+    /// One file, and what moves it.
+    pub(crate) fn line(&mut self, event: &MoveEvent, by: &str) -> String {
+        let outcome = match event.outcome {
+            MoveOutcome::Moved => "moved",
+            MoveOutcome::WouldMove => "would move",
+            MoveOutcome::Busy => "busy",
+            MoveOutcome::Failed => "failed",
+            MoveOutcome::NoRoom => "no room",
+        };
+        let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
+        let to = if event.to.is_empty() { String::new() } else { format!(" -> {}", visible(&event.to)) };
+        let branches = format!("{}{to}", visible(&event.from));
+        self.branches_width = self.branches_width.max(branches.chars().count());
+        format!(
+            "{outcome:<10}  {branches:<width$}  {:>9}  {}  ({by}){detail}",
+            event.size.to_string(),
+            visible(&event.path),
+            width = self.branches_width,
+        )
+    }
 }
 
 /// The totals of a walk, in one line.
@@ -344,17 +354,21 @@ pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
 ///
 /// `within`: how far apart used shares may be, in thousandths of a percent.
 pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool, within: u32) -> String {
-    let mut table = new_table(&["BRANCH", "SIZE", "USED BEFORE", if dry_run { "USED THEN" } else { "USED NOW" }]);
+    let used_after = if dry_run { "USED THEN" } else { "USED NOW" };
+    let mut table = new_table(&["BRANCH", "SIZE", "USED BEFORE", "", used_after, ""]);
+    let percent = |used: ByteSize, member: &MemberShare| used.0 as f64 * 100.0 / member.size.0.max(1) as f64;
     for member in &summary.members {
-        let share = |used: ByteSize| {
-            let percent = used.0 as f64 * 100.0 / member.size.0.max(1) as f64;
-            format!("{used} ({percent:.1}%)")
-        };
-        let size = member.size.to_string();
-        table.add_row([visible(&member.branch), size, share(member.used), share(member.used_after)]);
+        table.add_row([
+            visible(&member.branch),
+            member.size.to_string(),
+            member.used.to_string(),
+            format!("{:.1}%", percent(member.used, member)),
+            member.used_after.to_string(),
+            format!("{:.1}%", percent(member.used_after, member)),
+        ]);
     }
-    (1..=3).for_each(|column| align_right(&mut table, column));
-    let shares: Vec<f64> = summary.members.iter().map(used_after).collect();
+    (1..=5).for_each(|column| align_right(&mut table, column));
+    let shares: Vec<f64> = summary.members.iter().map(|member| percent(member.used_after, member)).collect();
     let apart = shares.iter().copied().fold(0.0, f64::max) - shares.iter().copied().fold(100.0, f64::min);
     let wanted = f64::from(within) / 1000.0;
     let is_whole = !summary.stopped && summary.files_busy + summary.files_failed + summary.files_no_room == 0;
@@ -382,11 +396,6 @@ pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool, within: u32) -> S
         String::new()
     };
     format!("{}{}\n{left}{uneven}", lines(&table), self::summary(&walk, dry_run))
-}
-
-/// In percent.
-fn used_after(member: &MemberShare) -> f64 {
-    member.used_after.0 as f64 * 100.0 / member.size.0.max(1) as f64
 }
 
 /// A directory whose copies differ, in one line.

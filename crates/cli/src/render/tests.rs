@@ -302,8 +302,47 @@ fn a_name_cannot_steer_the_terminal() {
         detail: Some("no room".to_owned()),
     };
     assert_eq!(
-        move_event(&event, &moved_by(&event.rule)),
+        MoveLines::default().line(&event, &moved_by(&event.rule)),
         r#"failed      disk -> flash       10 B  /a\u{1b}]0;x\u{7}\u{202e}b\n  (rule "small"): no room"#
+    );
+}
+
+#[test]
+fn sizes_of_moves_stand_below_each_other() {
+    let mut lines = MoveLines::default();
+    let mut line = |from: &str, to: &str| {
+        let event = MoveEvent {
+            path: "/film".to_owned(),
+            path_bytes: None,
+            from: from.to_owned(),
+            to: to.to_owned(),
+            size: ByteSize(700 << 20),
+            rule: "default".to_owned(),
+            outcome: MoveOutcome::WouldMove,
+            detail: None,
+        };
+        lines.line(&event, "balance")
+    };
+    assert_eq!(line("archive", "new-disk"), "would move  archive -> new-disk    700 MiB  /film  (balance)");
+    assert_eq!(line("a", "new-disk"), "would move  a -> new-disk          700 MiB  /film  (balance)");
+    assert_eq!(line("archive", ""), "would move  archive                700 MiB  /film  (balance)");
+}
+
+#[test]
+fn members_of_a_balance_stand_in_columns() {
+    let member = |branch: &str, gib: [u64; 3]| {
+        let [size, used, used_after] = gib.map(|gib| ByteSize(gib << 30));
+        MemberShare { branch: branch.to_owned(), size, used, used_after }
+    };
+    let members = vec![member("archive", [2048, 2048, 1074]), member("b", [2048, 100, 1074])];
+    let summary = BalanceSummary { members, files_seen: 3, ..BalanceSummary::default() };
+    assert_eq!(
+        balance(&summary, true, 5_000),
+        "BRANCH    SIZE  USED BEFORE          USED THEN
+archive  2 TiB        2 TiB  100.0%      1 TiB  52.4%
+b        2 TiB      100 GiB    4.9%      1 TiB  52.4%
+3 files looked at, 0 files (0 B) would move
+"
     );
 }
 
