@@ -412,7 +412,15 @@ pub(crate) fn directory_event(event: &DirectoryEvent) -> String {
         EqualiseOutcome::Failed => "failed",
     };
     let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
-    format!("{outcome:<10} {}  {} -> {}{detail}", visible(&event.path), copies.join(", "), rights(&event.to))
+    let (copies, what) = (copies.join(", "), acl_difference(&event.copies));
+    format!("{outcome:<10} {}  {copies}{what} -> {}{detail}", visible(&event.path), rights(&event.to))
+}
+
+/// What differs, where modes and owners are the same and all copies have ACLs.
+fn acl_difference(copies: &[CopyRights]) -> &'static str {
+    let mut seen = copies.iter().map(|copy| (copy.mode, copy.uid, copy.gid, copy.acl));
+    let first = seen.next().filter(|(.., acl)| *acl);
+    if first.is_some() && seen.all(|copy| Some(copy) == first) { "; the ACLs differ" } else { "" }
 }
 
 /// The totals of `umbrella repair --equalise`, in one line.

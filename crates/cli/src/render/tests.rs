@@ -347,6 +347,34 @@ b        2 TiB      100 GiB    4.9%      1 TiB  52.4%
 }
 
 #[test]
+fn copies_of_a_directory_show_by_what_they_differ() {
+    let copy = |branch: &str, mode, acl| CopyRights { branch: branch.to_owned(), mode, uid: 0, gid: 0, acl };
+    let shown = |copies: [CopyRights; 2]| {
+        let event = DirectoryEvent {
+            path: "/films".to_owned(),
+            path_bytes: None,
+            copies: copies.to_vec(),
+            to: copy("", 0o750, true),
+            outcome: EqualiseOutcome::Differs,
+            detail: None,
+        };
+        directory_event(&event)
+    };
+    let modes = [copy("disk1", 0o755, true), copy("disk2", 0o750, true)];
+    assert_eq!(
+        shown(modes),
+        "differs    /films  disk1 0755 0:0 with an ACL, disk2 0750 0:0 with an ACL -> 0750 0:0 with an ACL"
+    );
+    let one_acl = [copy("disk1", 0o750, false), copy("disk2", 0o750, true)];
+    assert_eq!(shown(one_acl), "differs    /films  disk1 0750 0:0, disk2 0750 0:0 with an ACL -> 0750 0:0 with an ACL");
+    let acls = [copy("disk1", 0o750, true), copy("disk2", 0o750, true)];
+    assert_eq!(
+        shown(acls),
+        "differs    /films  disk1 0750 0:0 with an ACL, disk2 0750 0:0 with an ACL; the ACLs differ -> 0750 0:0 with an ACL"
+    );
+}
+
+#[test]
 fn totals_name_only_what_there_was() {
     let mut totals =
         EnforceSummary { files_seen: 10, files_moved: 1, bytes_moved: ByteSize(2048), ..Default::default() };
