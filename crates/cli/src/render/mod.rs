@@ -13,6 +13,7 @@ use umbrella_fs::control::protocol::{
     EqualiseSummary, Explanation, HeatStatus, MemberShare, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus,
     StagingStatus, Status, TransportKind, TransportStatus, WalkStatus,
 };
+use umbrella_policy::placement::spec::StagingMode;
 use umbrella_units::{ByteSize, format_duration};
 
 use crate::text::{count, quoted, visible, visible_path};
@@ -30,20 +31,12 @@ pub(crate) fn status(status: &Status) -> String {
         status.pid,
         visible(&status.version)
     );
-    let _ = writeln!(
-        text,
-        "{} open ({} in passthrough), {} waiting to move, {} known to the kernel{}",
-        count(status.open_files, "file"),
-        status.open_passthrough,
-        count(status.metrics.get("umbrella_relocations_pending_count").copied().unwrap_or(0), "file"),
-        count(status.inodes, "inode"),
-        if status.passthrough { "" } else { "; the kernel does not offer passthrough" },
-    );
+    let _ = writeln!(text, "{}", files_in_use(status));
     if let Some(transport) = &status.transport {
         let _ = writeln!(text, "{}", self::transport(transport));
     }
-    if let Some(area) = &status.staging {
-        let _ = writeln!(text, "{}", staging(area));
+    if let Some(line) = status.staging.as_ref().and_then(staging) {
+        let _ = writeln!(text, "{line}");
     }
     for walk in &status.walks {
         let _ = writeln!(text, "{}", self::walk(walk));
@@ -68,6 +61,22 @@ pub(crate) fn status(status: &Status) -> String {
     let _ = writeln!(text, "{}", rules(&status.rules));
     for warning in &status.warnings {
         let _ = writeln!(text, "warning: {}", visible(warning));
+    }
+    text
+}
+
+/// Open files, and those that are to move.
+fn files_in_use(status: &Status) -> String {
+    let mut text = format!("{} open", count(status.open_files, "file"));
+    if status.open_files > 0 {
+        let _ = write!(text, " ({} in passthrough)", status.open_passthrough);
+    }
+    let waiting = status.metrics.get("umbrella_relocations_pending_count").copied().unwrap_or(0);
+    if waiting > 0 {
+        let _ = write!(text, ", {} waiting to move", count(waiting, "file"));
+    }
+    if !status.passthrough {
+        text.push_str("; the kernel does not offer passthrough");
     }
     text
 }
@@ -161,22 +170,31 @@ fn heat(heat: &HeatStatus) -> String {
     text
 }
 
-/// What waits in memory.
-fn staging(area: &StagingStatus) -> String {
+/// What waits in memory. `None` where nothing does, and nothing was to since the mount.
+fn staging(area: &StagingStatus) -> Option<String> {
+    let is_full = area.limit < area.max_file;
+    let is_unused = area.mode != StagingMode::Always && area.files_staged == 0 && !is_full;
+    if area.files == 0 && (is_unused || !area.accepts) {
+        return None;
+    }
     let files = count(area.files, "file");
     if !area.accepts {
-        return format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
+        let left =
+            format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
+        return Some(left);
     }
-    let closed = if area.limit < area.max_file {
-        "; no more files are staged until memory has room for a file of that size"
-    } else {
-        ""
-    };
     let age = area.max_age.map_or_else(|| "of any age".to_owned(), |age| format!("for {}", format_duration(age)));
-    format!(
-        "staging: {files} ({} of at most {}), up to {} each, {age}; {} came, {} left, {} deleted before{closed}",
-        area.used, area.limit, area.max_file, area.files_staged, area.files_left, area.files_deleted,
-    )
+    let mut text =
+        format!("staging: {files} ({} of at most {}), up to {} each, {age}", area.used, area.limit, area.max_file);
+    let since_mount = [(area.files_staged, "came"), (area.files_left, "left"), (area.files_deleted, "deleted before")];
+    let since_mount = since_mount.iter().filter(|(number, _)| *number > 0);
+    for (place, (number, what)) in since_mount.enumerate() {
+        let _ = write!(text, "{} {number} {what}", if place == 0 { ";" } else { "," });
+    }
+    if is_full {
+        text.push_str("; no more files are staged until memory has room for a file of that size");
+    }
+    Some(text)
 }
 
 /// Branches with their space, and below the table why one is not in use.

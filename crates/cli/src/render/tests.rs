@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use umbrella_fs::branch::BranchErrors;
 use umbrella_fs::control::protocol::{EvictState, EvictStatus, EvictStay, EvictStays, ExplainPart, ExplainStep};
-use umbrella_policy::placement::spec::StagingMode;
 use umbrella_units::{Amount, Timestamp};
 
 use super::*;
@@ -121,7 +120,7 @@ fn a_status_shows_space_states_lacks_and_warnings() {
     assert_eq!(
         status(&pool()),
         r#"/srv/pool  up 1h30m, process 4711, version 0.1.0
-1 file open (1 in passthrough), 0 files waiting to move, 20 inodes known to the kernel
+1 file open (1 in passthrough)
 requests from /dev/fuse, not over io_uring: this kernel has none
 staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 5 left, 2 deleted before
 walking: the drain of branch "usb"; 12 files looked at, 1 file (0 B) moved, now at /films
@@ -147,6 +146,34 @@ warning: /a\u{1b}[2Jb is on two branches
 fn a_branch_whose_disk_fails_is_shown_so() {
     let failing = BranchStatus { failing: true, draining: true, ..branch("old") };
     assert!(branches(&[branch("new"), failing]).contains("old     online, FAILING, draining  ["));
+}
+
+#[test]
+fn a_status_is_silent_on_what_there_is_none_of() {
+    let mut pool = pool();
+    (pool.open_files, pool.open_passthrough) = (0, 0);
+    let area = pool.staging.as_mut().expect("it stages");
+    (area.files, area.files_staged, area.files_left, area.files_deleted) = (0, 0, 0, 0);
+    let always = status(&pool);
+    assert!(always.contains("\nstaging: 0 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s\n"), "{always}");
+    let area = pool.staging.as_mut().expect("it stages");
+    area.mode = StagingMode::Auto;
+    pool.metrics.insert("umbrella_relocations_pending_count".to_owned(), 0);
+    let idle = status(&pool);
+    assert!(idle.contains("\n0 files open\n") && !idle.contains("staging:"), "{idle}");
+    pool.metrics.insert("umbrella_relocations_pending_count".to_owned(), 2);
+    pool.passthrough = false;
+    let area = pool.staging.as_mut().expect("it stages");
+    (area.files_staged, area.files_deleted) = (2, 2);
+    let used = status(&pool);
+    assert!(
+        used.contains("\n0 files open, 2 files waiting to move; the kernel does not offer passthrough\n"),
+        "{used}"
+    );
+    assert!(used.contains(", for 30s; 2 came, 2 deleted before\n"), "{used}");
+    let area = pool.staging.as_mut().expect("it stages");
+    (area.accepts, area.files_staged) = (false, 2);
+    assert!(!status(&pool).contains("staging:"), "nothing is left of the earlier configuration");
 }
 
 #[test]
