@@ -86,6 +86,7 @@ pub(super) struct MoveDisplay {
     /// A balance moves files, and no rule.
     is_balance: bool,
     on_terminal: bool,
+    lines: render::MoveLines,
     /// When the moves of known size began.
     moving_since: Option<Instant>,
     last_line: Instant,
@@ -102,6 +103,7 @@ impl MoveDisplay {
             json,
             is_balance: false,
             on_terminal,
+            lines: render::MoveLines::default(),
             moving_since: None,
             last_line: Instant::now(),
             outcome: Ok(()),
@@ -144,11 +146,9 @@ impl MoveDisplay {
             visible(&progress.current)
         ));
         if let Some(event) = &progress.event {
-            let json = self.json;
             let by = if self.is_balance { "balance".to_owned() } else { render::moved_by(&event.rule) };
-            let shown = self.bar.suspend(|| {
-                if json { output::json_line(event) } else { output::line(&render::move_event(event, &by)) }
-            });
+            let (json, line) = (self.json, self.lines.line(event, &by));
+            let shown = self.bar.suspend(|| if json { output::json_line(event) } else { output::line(&line) });
             self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(shown);
         } else if !self.on_terminal && self.last_line.elapsed() >= LINE_EVERY {
             self.last_line = Instant::now();

@@ -13,6 +13,7 @@ use umbrella_fs::control::protocol::{
     EqualiseSummary, Explanation, HeatStatus, MemberShare, MoveEvent, MoveOutcome, Progress, Purpose, RuleStatus,
     StagingStatus, Status, TransportKind, TransportStatus, WalkStatus,
 };
+use umbrella_policy::placement::spec::StagingMode;
 use umbrella_units::{ByteSize, format_duration};
 
 use crate::text::{count, quoted, visible, visible_path};
@@ -30,20 +31,12 @@ pub(crate) fn status(status: &Status) -> String {
         status.pid,
         visible(&status.version)
     );
-    let _ = writeln!(
-        text,
-        "{} open ({} in passthrough), {} waiting to move, {} known to the kernel{}",
-        count(status.open_files, "file"),
-        status.open_passthrough,
-        count(status.metrics.get("umbrella_relocations_pending_count").copied().unwrap_or(0), "file"),
-        count(status.inodes, "inode"),
-        if status.passthrough { "" } else { "; the kernel does not offer passthrough" },
-    );
+    let _ = writeln!(text, "{}", files_in_use(status));
     if let Some(transport) = &status.transport {
         let _ = writeln!(text, "{}", self::transport(transport));
     }
-    if let Some(area) = &status.staging {
-        let _ = writeln!(text, "{}", staging(area));
+    if let Some(line) = status.staging.as_ref().and_then(staging) {
+        let _ = writeln!(text, "{line}");
     }
     for walk in &status.walks {
         let _ = writeln!(text, "{}", self::walk(walk));
@@ -68,6 +61,22 @@ pub(crate) fn status(status: &Status) -> String {
     let _ = writeln!(text, "{}", rules(&status.rules));
     for warning in &status.warnings {
         let _ = writeln!(text, "warning: {}", visible(warning));
+    }
+    text
+}
+
+/// Open files, and those that are to move.
+fn files_in_use(status: &Status) -> String {
+    let mut text = format!("{} open", count(status.open_files, "file"));
+    if status.open_files > 0 {
+        let _ = write!(text, " ({} in passthrough)", status.open_passthrough);
+    }
+    let waiting = status.metrics.get("umbrella_relocations_pending_count").copied().unwrap_or(0);
+    if waiting > 0 {
+        let _ = write!(text, ", {} waiting to move", count(waiting, "file"));
+    }
+    if !status.passthrough {
+        text.push_str("; the kernel does not offer passthrough");
     }
     text
 }
@@ -161,22 +170,31 @@ fn heat(heat: &HeatStatus) -> String {
     text
 }
 
-/// What waits in memory.
-fn staging(area: &StagingStatus) -> String {
+/// What waits in memory. `None` where nothing does, and nothing was to since the mount.
+fn staging(area: &StagingStatus) -> Option<String> {
+    let is_full = area.limit < area.max_file;
+    let is_unused = area.mode != StagingMode::Always && area.files_staged == 0 && !is_full;
+    if area.files == 0 && (is_unused || !area.accepts) {
+        return None;
+    }
     let files = count(area.files, "file");
     if !area.accepts {
-        return format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
+        let left =
+            format!("staging: {files} ({}) of an earlier configuration, on the way to their branches", area.used);
+        return Some(left);
     }
-    let closed = if area.limit < area.max_file {
-        "; no more files are staged until memory has room for a file of that size"
-    } else {
-        ""
-    };
     let age = area.max_age.map_or_else(|| "of any age".to_owned(), |age| format!("for {}", format_duration(age)));
-    format!(
-        "staging: {files} ({} of at most {}), up to {} each, {age}; {} came, {} left, {} deleted before{closed}",
-        area.used, area.limit, area.max_file, area.files_staged, area.files_left, area.files_deleted,
-    )
+    let mut text =
+        format!("staging: {files} ({} of at most {}), up to {} each, {age}", area.used, area.limit, area.max_file);
+    let since_mount = [(area.files_staged, "came"), (area.files_left, "left"), (area.files_deleted, "deleted before")];
+    let since_mount = since_mount.iter().filter(|(number, _)| *number > 0);
+    for (place, (number, what)) in since_mount.enumerate() {
+        let _ = write!(text, "{} {number} {what}", if place == 0 { ";" } else { "," });
+    }
+    if is_full {
+        text.push_str("; no more files are staged until memory has room for a file of that size");
+    }
+    Some(text)
 }
 
 /// Branches with their space, and below the table why one is not in use.
@@ -293,23 +311,33 @@ pub(crate) fn moved_by(rule: &str) -> String {
     if rule == "default" { "default list".to_owned() } else { format!("rule {}", quoted(rule)) }
 }
 
-/// One file of a walk, and what moves it.
-pub(crate) fn move_event(event: &MoveEvent, by: &str) -> String {
-    let outcome = match event.outcome {
-        MoveOutcome::Moved => "moved",
-        MoveOutcome::WouldMove => "would move",
-        MoveOutcome::Busy => "busy",
-        MoveOutcome::Failed => "failed",
-        MoveOutcome::NoRoom => "no room",
-    };
-    let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
-    let way = if event.to.is_empty() { String::new() } else { format!(" -> {}", visible(&event.to)) };
-    format!(
-        "{outcome:<10}  {}{way}  {:>9}  {}  ({by}){detail}",
-        visible(&event.from),
-        event.size.to_string(),
-        visible(&event.path),
-    )
+/// A line for each file of a walk. They are shown as they come, so the columns are as wide as the names until then.
+#[derive(Debug, Default)]
+pub(crate) struct MoveLines {
+    branches_width: usize,
+}
+
+impl MoveLines {
+    /// One file, and what moves it.
+    pub(crate) fn line(&mut self, event: &MoveEvent, by: &str) -> String {
+        let outcome = match event.outcome {
+            MoveOutcome::Moved => "moved",
+            MoveOutcome::WouldMove => "would move",
+            MoveOutcome::Busy => "busy",
+            MoveOutcome::Failed => "failed",
+            MoveOutcome::NoRoom => "no room",
+        };
+        let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
+        let to = if event.to.is_empty() { String::new() } else { format!(" -> {}", visible(&event.to)) };
+        let branches = format!("{}{to}", visible(&event.from));
+        self.branches_width = self.branches_width.max(branches.chars().count());
+        format!(
+            "{outcome:<10}  {branches:<width$}  {:>9}  {}  ({by}){detail}",
+            event.size.to_string(),
+            visible(&event.path),
+            width = self.branches_width,
+        )
+    }
 }
 
 /// The totals of a walk, in one line.
@@ -344,17 +372,21 @@ pub(crate) fn summary(summary: &EnforceSummary, dry_run: bool) -> String {
 ///
 /// `within`: how far apart used shares may be, in thousandths of a percent.
 pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool, within: u32) -> String {
-    let mut table = new_table(&["BRANCH", "SIZE", "USED BEFORE", if dry_run { "USED THEN" } else { "USED NOW" }]);
+    let used_after = if dry_run { "USED THEN" } else { "USED NOW" };
+    let mut table = new_table(&["BRANCH", "SIZE", "USED BEFORE", "", used_after, ""]);
+    let percent = |used: ByteSize, member: &MemberShare| used.0 as f64 * 100.0 / member.size.0.max(1) as f64;
     for member in &summary.members {
-        let share = |used: ByteSize| {
-            let percent = used.0 as f64 * 100.0 / member.size.0.max(1) as f64;
-            format!("{used} ({percent:.1}%)")
-        };
-        let size = member.size.to_string();
-        table.add_row([visible(&member.branch), size, share(member.used), share(member.used_after)]);
+        table.add_row([
+            visible(&member.branch),
+            member.size.to_string(),
+            member.used.to_string(),
+            format!("{:.1}%", percent(member.used, member)),
+            member.used_after.to_string(),
+            format!("{:.1}%", percent(member.used_after, member)),
+        ]);
     }
-    (1..=3).for_each(|column| align_right(&mut table, column));
-    let shares: Vec<f64> = summary.members.iter().map(used_after).collect();
+    (1..=5).for_each(|column| align_right(&mut table, column));
+    let shares: Vec<f64> = summary.members.iter().map(|member| percent(member.used_after, member)).collect();
     let apart = shares.iter().copied().fold(0.0, f64::max) - shares.iter().copied().fold(100.0, f64::min);
     let wanted = f64::from(within) / 1000.0;
     let is_whole = !summary.stopped && summary.files_busy + summary.files_failed + summary.files_no_room == 0;
@@ -384,11 +416,6 @@ pub(crate) fn balance(summary: &BalanceSummary, dry_run: bool, within: u32) -> S
     format!("{}{}\n{left}{uneven}", lines(&table), self::summary(&walk, dry_run))
 }
 
-/// In percent.
-fn used_after(member: &MemberShare) -> f64 {
-    member.used_after.0 as f64 * 100.0 / member.size.0.max(1) as f64
-}
-
 /// A directory whose copies differ, in one line.
 pub(crate) fn directory_event(event: &DirectoryEvent) -> String {
     let rights = |rights: &CopyRights| {
@@ -403,7 +430,15 @@ pub(crate) fn directory_event(event: &DirectoryEvent) -> String {
         EqualiseOutcome::Failed => "failed",
     };
     let detail = event.detail.as_ref().map(|detail| format!(": {}", visible(detail))).unwrap_or_default();
-    format!("{outcome:<10} {}  {} -> {}{detail}", visible(&event.path), copies.join(", "), rights(&event.to))
+    let (copies, what) = (copies.join(", "), acl_difference(&event.copies));
+    format!("{outcome:<10} {}  {copies}{what} -> {}{detail}", visible(&event.path), rights(&event.to))
+}
+
+/// What differs, where modes and owners are the same and all copies have ACLs.
+fn acl_difference(copies: &[CopyRights]) -> &'static str {
+    let mut seen = copies.iter().map(|copy| (copy.mode, copy.uid, copy.gid, copy.acl));
+    let first = seen.next().filter(|(.., acl)| *acl);
+    if first.is_some() && seen.all(|copy| Some(copy) == first) { "; the ACLs differ" } else { "" }
 }
 
 /// The totals of `umbrella repair --equalise`, in one line.

@@ -1,6 +1,6 @@
 //! What a survey of branches found, for people.
 
-use super::{align_right, lines, new_table};
+use super::{acl_difference, align_right, lines, new_table};
 use crate::advice::command;
 use crate::survey::{BranchTotals, Content, Copied, Finding, Totals};
 use crate::text::{count, visible};
@@ -26,7 +26,7 @@ pub(crate) fn finding(finding: &Finding) -> String {
                     format!("{} {:04o} of {}:{}{acl}", visible(&copy.branch), copy.mode, copy.uid, copy.gid)
                 })
                 .collect();
-            line("directory", &visible(&place.path), &rights.join(", "))
+            line("directory", &visible(&place.path), &(rights.join(", ") + acl_difference(copies)))
         }
         Finding::Kinds { place, directory_on, other_on } => {
             let on = |branches: &[String]| visible(&branches.join(", "));

@@ -3,7 +3,6 @@ use std::time::Duration;
 
 use umbrella_fs::branch::BranchErrors;
 use umbrella_fs::control::protocol::{EvictState, EvictStatus, EvictStay, EvictStays, ExplainPart, ExplainStep};
-use umbrella_policy::placement::spec::StagingMode;
 use umbrella_units::{Amount, Timestamp};
 
 use super::*;
@@ -121,7 +120,7 @@ fn a_status_shows_space_states_lacks_and_warnings() {
     assert_eq!(
         status(&pool()),
         r#"/srv/pool  up 1h30m, process 4711, version 0.1.0
-1 file open (1 in passthrough), 0 files waiting to move, 20 inodes known to the kernel
+1 file open (1 in passthrough)
 requests from /dev/fuse, not over io_uring: this kernel has none
 staging: 3 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s; 10 came, 5 left, 2 deleted before
 walking: the drain of branch "usb"; 12 files looked at, 1 file (0 B) moved, now at /films
@@ -147,6 +146,34 @@ warning: /a\u{1b}[2Jb is on two branches
 fn a_branch_whose_disk_fails_is_shown_so() {
     let failing = BranchStatus { failing: true, draining: true, ..branch("old") };
     assert!(branches(&[branch("new"), failing]).contains("old     online, FAILING, draining  ["));
+}
+
+#[test]
+fn a_status_is_silent_on_what_there_is_none_of() {
+    let mut pool = pool();
+    (pool.open_files, pool.open_passthrough) = (0, 0);
+    let area = pool.staging.as_mut().expect("it stages");
+    (area.files, area.files_staged, area.files_left, area.files_deleted) = (0, 0, 0, 0);
+    let always = status(&pool);
+    assert!(always.contains("\nstaging: 0 files (12 KiB of at most 4 GiB), up to 1 MiB each, for 30s\n"), "{always}");
+    let area = pool.staging.as_mut().expect("it stages");
+    area.mode = StagingMode::Auto;
+    pool.metrics.insert("umbrella_relocations_pending_count".to_owned(), 0);
+    let idle = status(&pool);
+    assert!(idle.contains("\n0 files open\n") && !idle.contains("staging:"), "{idle}");
+    pool.metrics.insert("umbrella_relocations_pending_count".to_owned(), 2);
+    pool.passthrough = false;
+    let area = pool.staging.as_mut().expect("it stages");
+    (area.files_staged, area.files_deleted) = (2, 2);
+    let used = status(&pool);
+    assert!(
+        used.contains("\n0 files open, 2 files waiting to move; the kernel does not offer passthrough\n"),
+        "{used}"
+    );
+    assert!(used.contains(", for 30s; 2 came, 2 deleted before\n"), "{used}");
+    let area = pool.staging.as_mut().expect("it stages");
+    (area.accepts, area.files_staged) = (false, 2);
+    assert!(!status(&pool).contains("staging:"), "nothing is left of the earlier configuration");
 }
 
 #[test]
@@ -302,8 +329,75 @@ fn a_name_cannot_steer_the_terminal() {
         detail: Some("no room".to_owned()),
     };
     assert_eq!(
-        move_event(&event, &moved_by(&event.rule)),
+        MoveLines::default().line(&event, &moved_by(&event.rule)),
         r#"failed      disk -> flash       10 B  /a\u{1b}]0;x\u{7}\u{202e}b\n  (rule "small"): no room"#
+    );
+}
+
+#[test]
+fn sizes_of_moves_stand_below_each_other() {
+    let mut lines = MoveLines::default();
+    let mut line = |from: &str, to: &str| {
+        let event = MoveEvent {
+            path: "/film".to_owned(),
+            path_bytes: None,
+            from: from.to_owned(),
+            to: to.to_owned(),
+            size: ByteSize(700 << 20),
+            rule: "default".to_owned(),
+            outcome: MoveOutcome::WouldMove,
+            detail: None,
+        };
+        lines.line(&event, "balance")
+    };
+    assert_eq!(line("archive", "new-disk"), "would move  archive -> new-disk    700 MiB  /film  (balance)");
+    assert_eq!(line("a", "new-disk"), "would move  a -> new-disk          700 MiB  /film  (balance)");
+    assert_eq!(line("archive", ""), "would move  archive                700 MiB  /film  (balance)");
+}
+
+#[test]
+fn members_of_a_balance_stand_in_columns() {
+    let member = |branch: &str, gib: [u64; 3]| {
+        let [size, used, used_after] = gib.map(|gib| ByteSize(gib << 30));
+        MemberShare { branch: branch.to_owned(), size, used, used_after }
+    };
+    let members = vec![member("archive", [2048, 2048, 1074]), member("b", [2048, 100, 1074])];
+    let summary = BalanceSummary { members, files_seen: 3, ..BalanceSummary::default() };
+    assert_eq!(
+        balance(&summary, true, 5_000),
+        "BRANCH    SIZE  USED BEFORE          USED THEN
+archive  2 TiB        2 TiB  100.0%      1 TiB  52.4%
+b        2 TiB      100 GiB    4.9%      1 TiB  52.4%
+3 files looked at, 0 files (0 B) would move
+"
+    );
+}
+
+#[test]
+fn copies_of_a_directory_show_by_what_they_differ() {
+    let copy = |branch: &str, mode, acl| CopyRights { branch: branch.to_owned(), mode, uid: 0, gid: 0, acl };
+    let shown = |copies: [CopyRights; 2]| {
+        let event = DirectoryEvent {
+            path: "/films".to_owned(),
+            path_bytes: None,
+            copies: copies.to_vec(),
+            to: copy("", 0o750, true),
+            outcome: EqualiseOutcome::Differs,
+            detail: None,
+        };
+        directory_event(&event)
+    };
+    let modes = [copy("disk1", 0o755, true), copy("disk2", 0o750, true)];
+    assert_eq!(
+        shown(modes),
+        "differs    /films  disk1 0755 0:0 with an ACL, disk2 0750 0:0 with an ACL -> 0750 0:0 with an ACL"
+    );
+    let one_acl = [copy("disk1", 0o750, false), copy("disk2", 0o750, true)];
+    assert_eq!(shown(one_acl), "differs    /films  disk1 0750 0:0, disk2 0750 0:0 with an ACL -> 0750 0:0 with an ACL");
+    let acls = [copy("disk1", 0o750, true), copy("disk2", 0o750, true)];
+    assert_eq!(
+        shown(acls),
+        "differs    /films  disk1 0750 0:0 with an ACL, disk2 0750 0:0 with an ACL; the ACLs differ -> 0750 0:0 with an ACL"
     );
 }
 

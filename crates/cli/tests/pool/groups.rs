@@ -55,6 +55,17 @@ fn a_season_stays_on_one_disk_while_another_has_more_room() {
 }
 
 #[test]
+fn explain_says_of_a_file_on_any_member_that_it_is_where_it_belongs() {
+    let in_order = "spread = \"in-order\"";
+    let On { mut pool, disks: _disks } = grouped([("a", 16), ("b", 16)], in_order);
+    pool.load_rules(&format!("{}[[rule]]\nwhen = {{}}\nto = [\"all\"]\n", all(in_order)));
+    fs::write(pool.join("file"), "x").unwrap();
+    pool.expect_on("a", "file");
+    pool.settle_closed();
+    assert_eq!(pool.explain("file").outcome, "nothing: it is where it belongs");
+}
+
+#[test]
 fn a_dry_run_keeps_a_season_together_and_takes_turns_as_the_walk_does() {
     for (keys, expected) in [("together = \"/TV/*/*\"", ["b", "b", "b"]), ("spread = \"round-robin\"", ["a", "b", "a"])]
     {

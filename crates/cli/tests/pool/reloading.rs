@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -426,6 +426,42 @@ fn an_area_that_a_kill_left_half_made_is_used_by_the_next_mount() {
     assert!(!pool.on("a", "waits").exists());
     pool.stop();
     assert!(pool.on("a", "waits").exists());
+}
+
+#[test]
+fn a_dry_run_refuses_an_area_that_cannot_be_opened_and_makes_none() {
+    let (_disks, builder) = disks(["a"]);
+    let mut pool = builder.stages_by_default().mount();
+    let taken = pool.dir().join("taken");
+    fs::create_dir(&taken).unwrap();
+    fs::write(taken.join("something"), "").unwrap();
+    let memory = Disk::tmpfs(32 * MIB);
+    let dry_run = |pool: &Pool| pool.umbrella(["rules", "reload", "--dry-run"]);
+    let section = |path: &Path, keys: &str| format!("[staging]\nmode = \"always\"\npath = {path:?}\n{keys}\n");
+    let unusable = [
+        section(&taken, ""),
+        section(&taken.join("something/below"), ""),
+        section(&pool.dir().join("nowhere"), "volatile = false"),
+        section(&memory.path(), "volatile = false"),
+    ];
+    for keys in unusable {
+        pool.write_keys(&keys);
+        let told = dry_run(&pool);
+        assert!(!told.status.success(), "{keys}: {}", text(&told));
+        assert_eq!(text(&told), refused(&pool), "{keys}");
+        assert!(text(&told).contains("nothing is reloaded: staging at"), "{}", text(&told));
+    }
+    assert!(!pool.dir().join("nowhere").exists());
+
+    let free = pool.dir().join("new/area");
+    let state = files_below(&pool.dir().join("state"));
+    pool.write_keys(&section(&free, ""));
+    let told = dry_run(&pool);
+    assert!(told.status.success() && text(&told).contains("staging.path: not set -> "), "{}", text(&told));
+    assert!(!free.exists() && !pool.dir().join("new").exists() && pool.status().staging.is_none());
+    assert_eq!(files_below(&pool.dir().join("state")), state, "nothing is remembered");
+    pool.say(RELOAD);
+    assert!(pool.status().staging.is_some_and(|staging| staging.accepts));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! 1. Changes that only a mount takes up are refused, and nothing changes. So are rules that name branches that are not
 //!    there, and settings that a branch cannot fulfil.
 //! 2. Branches that are to be read-only take nothing more; one with a file open for writing is refused.
-//! 3. A staging area is opened if new files need one and there is none. If that fails, step 2 is taken back.
+//! 3. A staging area is opened if new files need one and there is none. If that fails, step 2 is taken back. A dry run
+//!    says what would keep it from being opened, and ends here.
 //! 4. The rules, the branches, the pool and the staging area get the configured values. Threads that wait by an old
 //!    value are woken.
 //! 5. The kernel forgets what it keeps by old values.
@@ -54,7 +55,9 @@ impl Admin {
                 branch.check_settings(spec).map_err(unfit)?;
             }
         }
-        if !dry_run {
+        if dry_run {
+            self.check_staging(&new, &rules)?;
+        } else {
             let closed = self.close_to_writers(&new)?;
             self.open_staging(&new, &rules).inspect_err(|_| set_read_only(&closed, false))?;
             self.apply_spec(new)?;
@@ -139,7 +142,6 @@ impl Admin {
     /// all as before, where there can be none.
     fn open_staging(&self, new: &PoolSpec, rules: &Rules) -> Result<(), Error> {
         let Some(wanted) = area::required_area(new, rules) else { return Ok(()) };
-        let was_wanted = area::required_area(&self.context.settings(), &self.placement.rules.load().rules).is_some();
         if let Some(area) = self.staged.area() {
             if area.intake == Intake::Nothing {
                 tracing::info!(
@@ -155,8 +157,7 @@ impl Admin {
         let area = match opened {
             Ok(Some(area)) => area,
             Ok(None) => return Ok(()),
-            // It could not be opened at the mount either, and the pool does without.
-            Err(error) if wanted.is_optional() && was_wanted => {
+            Err(error) if self.does_without(wanted) => {
                 tracing::warn!(%error, "new files do not wait in memory");
                 return Ok(());
             }
@@ -171,6 +172,21 @@ impl Admin {
         known_epochs.push(if known { branch.epoch() } else { None });
         self.staged.set_area(area);
         Ok(())
+    }
+
+    /// What [`Admin::open_staging`] would say, as far as that is seen with nothing changed.
+    fn check_staging(&self, new: &PoolSpec, rules: &Rules) -> Result<(), Error> {
+        let wanted = area::required_area(new, rules).filter(|_| self.staged.area().is_none());
+        let Some(wanted) = wanted.filter(|wanted| !self.does_without(wanted)) else { return Ok(()) };
+        let id = BranchId(self.branches.list.load().len() as u16);
+        area::check(wanted, &self.context.state, id).map_err(|error| Error::NoStagingArea(Box::new(error)))
+    }
+
+    /// Whether an area that cannot be opened is no error: it could not be opened at the mount either, and the pool does
+    /// without.
+    fn does_without(&self, wanted: &StagingSpec) -> bool {
+        let was_wanted = area::required_area(&self.context.settings(), &self.placement.rules.load().rules).is_some();
+        wanted.is_optional() && was_wanted
     }
 
     fn apply_spec(&self, new: PoolSpec) -> Result<(), Error> {

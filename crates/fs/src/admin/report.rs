@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, getrlimit};
 use umbrella_policy::placement::spec::FileKind;
-use umbrella_policy::placement::{Choice, EntryInfo, FileFacts, Slot, Xattr};
+use umbrella_policy::placement::{Choice, EntryInfo, Explained, FileFacts, Slot, Xattr};
 use umbrella_units::{BranchId, Timestamp, format_duration};
 
 use crate::admin::Admin;
@@ -235,7 +235,7 @@ impl Admin {
         } else if fixed {
             format!("it stays on {here}: that branch is read-only ({})", explained.why)
         } else {
-            outcome(&here, explained.decision.choice, belongs.as_deref(), turn, &explained.why)
+            outcome(&here, &explained, belongs.as_deref(), turn)
         };
         if turn == MoveTiming::AtItsClose && active.rules.asks_for_size(explained.decision.entry) {
             let _ = write!(outcome, ", if its size is still {}", facts.size);
@@ -365,8 +365,9 @@ enum MoveTiming {
     Unknown,
 }
 
-fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: MoveTiming, why: &str) -> String {
-    match (choice, belongs) {
+fn outcome(here: &str, explained: &Explained, belongs: Option<&str>, turn: MoveTiming) -> String {
+    let why = &explained.why;
+    match (explained.decision.choice, belongs) {
         (Choice::Place(_), Some(there)) => match turn {
             MoveTiming::Now => format!("it is moving from {here} to {there} now ({why})"),
             MoveTiming::Queued => format!("it is queued to move from {here} to {there} ({why})"),
@@ -379,7 +380,7 @@ fn outcome(here: &str, choice: Choice, belongs: Option<&str>, turn: MoveTiming, 
             }
         },
         (Choice::NoRoom, _) => format!("it stays on {here}: {why}"),
-        _ if why == format!("it is on \"{here}\"") => "nothing: it is where it belongs".to_owned(),
+        _ if explained.is_first_choice => "nothing: it is where it belongs".to_owned(),
         _ => format!("it stays on {here} ({why})"),
     }
 }

@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_file_that_no_branch_can_take_goes_nowhere() {
         let decision = Decision { choice: Choice::NoRoom, entry: EntryId(0) };
-        let explained = Explained { decision, steps: Vec::new(), why: "full".to_owned() };
+        let explained = Explained { decision, steps: Vec::new(), why: "full".to_owned(), is_first_choice: false };
         let new = HypotheticalFile::default();
         let closed = HypotheticalFile { size: Some(ByteSize(1 << 20)), ..HypotheticalFile::default() };
         assert_eq!(

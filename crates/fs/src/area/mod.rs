@@ -30,7 +30,7 @@ use crate::spec::{AreaPlace, StagingSpec};
 
 pub(crate) use memory::{high_water, low_water};
 pub use open::obstacle;
-pub(crate) use open::{end, open, open_at_mount, required_area};
+pub(crate) use open::{check, end, open, open_at_mount, required_area};
 pub(crate) use promises::{Promises, Wait};
 
 /// Longer than any wait.

@@ -5,12 +5,12 @@
 
 use std::fs::DirBuilder;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Access, Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_policy::placement::Rules;
 use umbrella_units::{Amount, BranchId, ByteSize};
@@ -71,30 +71,25 @@ pub(crate) fn open(
         branch.set_access_times(access_times);
         take(spec, base, intake, branch)
     };
-    let base = configured.map(|spec| base_of(spec, state));
     let known = state.branch(STAGING);
-    let left =
-        known.as_ref().and_then(|known| known.path.parent().map(Path::to_path_buf)).filter(|left| is_there(left));
-    if let (Some(left), false) = (&left, left == base) {
-        let other = base.is_some();
-        tracing::warn!(area = %left.display(), "files of an earlier staging area go to their branches first");
-        if other {
-            tracing::warn!("nothing is staged until the next mount, which uses the new staging area");
+    let (spec, base) = match area_to_open(configured, state)? {
+        AreaToOpen::Left(left) => {
+            tracing::warn!(area = %left.display(), "files of an earlier staging area go to their branches first");
+            if configured.is_some() {
+                tracing::warn!("nothing is staged until the next mount, which uses the new staging area");
+            }
+            let spec = StagingSpec { path: None, volatile: is_ours(&left), ..StagingSpec::default() };
+            return take(spec, &left, Intake::Nothing).map(Some);
         }
-        let spec = StagingSpec { path: None, volatile: is_ours(left), ..StagingSpec::default() };
-        return take(spec, left, Intake::Nothing).map(Some);
-    }
-    let (Some(spec), Some(base)) = (configured, base) else {
-        if known.is_some() {
-            forget(state);
+        AreaToOpen::Configured(spec, base) => (spec, base),
+        AreaToOpen::Nowhere => {
+            if known.is_some() {
+                forget(state);
+            }
+            return Ok(None);
         }
-        return Ok(None);
     };
     let failed = |source: io::Error| Error::Staging { path: base.clone(), reason: source.to_string() };
-    if known.is_none() && pool_at(&base.join(TREE)).is_some_and(|pool| pool != state.pool_id()) {
-        let reason = "it holds the staged files of another pool or state directory (mount that pool again, or empty the area and unmount it)";
-        return Err(Error::Staging { path: base.clone(), reason: reason.to_owned() });
-    }
     let mut is_mounted_here = false;
     if spec.volatile {
         make_mount_point(&base).map_err(failed)?;
@@ -119,6 +114,63 @@ pub(crate) fn open(
     opened.map(Some)
 }
 
+/// Why [`open`] would fail, as far as that is seen with nothing changed. It cannot know whether the kernel mounts a
+/// tmpfs.
+pub(crate) fn check(wanted: &StagingSpec, state: &Arc<StateDir>, id: BranchId) -> Result<(), Error> {
+    let base = match area_to_open(Some(wanted), state)? {
+        AreaToOpen::Nowhere => return Ok(()),
+        AreaToOpen::Left(left) => left,
+        AreaToOpen::Configured(spec, base) => {
+            let checked = check_base(spec, &base);
+            checked.map_err(|source| Error::Staging { path: base.clone(), reason: source.to_string() })?;
+            base
+        }
+    };
+    let tree = base.join(TREE);
+    if !tree.is_dir() {
+        return Ok(());
+    }
+    let branch = Branch::new(id, branch_spec(tree), Arc::clone(state));
+    branch.check().map_err(|error| Error::Staging { path: base, reason: advised(&error) })
+}
+
+/// The area that new files need, or that files are left in.
+enum AreaToOpen<'s> {
+    /// An earlier mount left it at this path, with files in it.
+    Left(PathBuf),
+    Configured(&'s StagingSpec, PathBuf),
+    Nowhere,
+}
+
+/// Changes nothing. An error where the configured place is another pool's.
+fn area_to_open<'s>(configured: Option<&'s StagingSpec>, state: &StateDir) -> Result<AreaToOpen<'s>, Error> {
+    let base = configured.map(|spec| base_of(spec, state));
+    let known = state.branch(STAGING);
+    let is_known = known.is_some();
+    let left = known.and_then(|known| known.path.parent().map(Path::to_path_buf)).filter(|left| is_there(left));
+    if let Some(left) = left.filter(|left| Some(left) != base.as_ref()) {
+        return Ok(AreaToOpen::Left(left));
+    }
+    let (Some(spec), Some(base)) = (configured, base) else { return Ok(AreaToOpen::Nowhere) };
+    if !is_known && pool_at(&base.join(TREE)).is_some_and(|pool| pool != state.pool_id()) {
+        let reason = "it holds the staged files of another pool or state directory (mount that pool again, or empty the area and unmount it)";
+        return Err(Error::Staging { path: base, reason: reason.to_owned() });
+    }
+    Ok(AreaToOpen::Configured(spec, base))
+}
+
+/// Why `base` could not be made or used: what [`make_mount_point`] or [`make_private`] would say.
+fn check_base(spec: &StagingSpec, base: &Path) -> io::Result<()> {
+    match (spec.volatile, base.try_exists()?) {
+        (true, true) => return may_be_mounted_on(base),
+        (true, false) => {}
+        (false, true) => drop(open_private(base)?),
+        (false, false) => keeps_its_contents(open_dir(base.parent().unwrap_or(base))?.as_fd())?,
+    }
+    let existing = base.ancestors().find(|path| path.exists()).unwrap_or(base);
+    rustix::fs::access(existing, Access::WRITE_OK).map_err(io::Error::from)
+}
+
 /// What will keep the area from being opened at the next mount, as far as it can be seen without changing anything.
 pub fn obstacle(spec: &StagingSpec) -> Option<String> {
     let path = resolve(spec.path.as_ref()?);
@@ -129,9 +181,7 @@ pub fn obstacle(spec: &StagingSpec) -> Option<String> {
             Err(error) => Err(error),
         }
     } else {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let dir = rustix::fs::open(&path, flags, Mode::empty()).map_err(io::Error::from);
-        dir.and_then(|dir| keeps_its_contents(dir.as_fd()))
+        open_dir(&path).and_then(|dir| keeps_its_contents(dir.as_fd()))
     };
     looked.err().map(|error| error.to_string())
 }
@@ -218,14 +268,23 @@ fn make_private(base: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         done => done?,
     }
+    rustix::fs::fchmod(open_private(base)?, Mode::RWXU)?;
+    Ok(())
+}
+
+/// Opens a folder that keeps its contents and is the daemon's.
+fn open_private(base: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = rustix::fs::open(base, flags, Mode::empty())?;
     keeps_its_contents(dir.as_fd())?;
     if rustix::fs::fstat(&dir)?.st_uid != rustix::process::geteuid().as_raw() {
         return Err(io::Error::other("it belongs to another user (chown it to the daemon's user)"));
     }
-    rustix::fs::fchmod(&dir, Mode::RWXU)?;
-    Ok(())
+    Ok(dir)
+}
+
+fn open_dir(path: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 fn keeps_its_contents(dir: BorrowedFd<'_>) -> io::Result<()> {

@@ -374,7 +374,10 @@ impl Tree {
         if met.example.as_ref().is_none_or(|(ino, _)| *ino == node.ino) {
             let copies: Vec<String> = inspected.iter().map(InspectedCopy::described).collect();
             let path = String::from_utf8_lossy(&node.path()).into_owned();
-            met.example = Some((node.ino, format!("{path}: {}", copies.join(", "))));
+            let by_acl =
+                inspected.first().is_some_and(|first| inspected.iter().all(|it| it.differs_by_acl_only(first)));
+            let what = if by_acl { "; the ACLs differ" } else { "" };
+            met.example = Some((node.ino, format!("{path}: {}{what}", copies.join(", "))));
         }
         if met.dirs.len() >= met.reported.saturating_mul(10).max(1) {
             met.reported = met.dirs.len();

@@ -105,9 +105,17 @@ impl InspectedCopy {
         false
     }
 
+    fn has_acl(&self) -> bool {
+        self.attributes.iter().any(|(name, _)| name == ACCESS || name == DEFAULT)
+    }
+
+    /// Whether both have ACLs, and [`InspectedCopy::described`] tells them apart by nothing.
+    pub(crate) fn differs_by_acl_only(&self, other: &InspectedCopy) -> bool {
+        self.has_acl() && other.has_acl() && mode_and_owner(&self.meta) == mode_and_owner(&other.meta)
+    }
+
     pub(crate) fn described(&self) -> String {
-        let acl =
-            if self.attributes.iter().any(|(name, _)| name == ACCESS || name == DEFAULT) { " with an ACL" } else { "" };
+        let acl = if self.has_acl() { " with an ACL" } else { "" };
         let Meta { perm, uid, gid, .. } = self.meta;
         format!("{} {:04o} of {uid}:{gid}{acl}", self.at.branch.spec.name, perm & 0o7777)
     }

@@ -35,8 +35,8 @@ pub(super) enum ChoiceReason {
     DefaultHome,
     /// It is on its list, at a place to which a fill level moved it.
     Evicted,
-    /// It is on its list, and no earlier entry has room.
-    Home,
+    /// It is on the entry at this place in its list, and no earlier one has room.
+    Home(usize),
     /// The entry at this place in the list was picked.
     Picked(usize, PickReason),
     /// The entry at this place keeps its directory on one branch, which is full.
@@ -90,7 +90,8 @@ impl Rules {
         if current.is_some() && found.by_band {
             return (Choice::Stay, ChoiceReason::Hysteresis);
         }
-        let is_listed = current.is_some_and(|current| info.contains(current));
+        let home = current.and_then(|current| info.to.iter().position(|slot| slot.contains(current)));
+        let is_listed = home.is_some();
         if is_listed && found.entry == self.default_entry() {
             return (Choice::Stay, ChoiceReason::DefaultHome);
         }
@@ -116,9 +117,9 @@ impl Rules {
             let question = SpreadRequest { path, need, branches, excluding: &[], room, up_to_low_mark, around };
             self.along(info, &question, current)
         };
-        match choice {
-            Choice::NoRoom if is_listed => (Choice::Stay, ChoiceReason::Home),
-            choice => (choice, because),
+        match (choice, home) {
+            (Choice::NoRoom, Some(place)) => (Choice::Stay, ChoiceReason::Home(place)),
+            _ => (choice, because),
         }
     }
 
@@ -137,7 +138,7 @@ impl Rules {
     ) -> (Choice, ChoiceReason) {
         for (place, slot) in info.to.iter().enumerate() {
             if current.is_some_and(|current| slot.contains(current)) {
-                return (Choice::Stay, ChoiceReason::Home);
+                return (Choice::Stay, ChoiceReason::Home(place));
             }
             for set in &slot.sets {
                 match set.pick(&self.groups, question) {

@@ -23,6 +23,8 @@ pub struct Explained {
     pub steps: Vec<ExplainedRule>,
     /// Why this branch of the deciding entry's list, or none.
     pub why: String,
+    /// Whether the file is on the first entry of its list: there is no better place for it.
+    pub is_first_choice: bool,
 }
 
 /// One rule that was looked at.
@@ -74,7 +76,8 @@ impl Rules {
         let with_stay = self.resident_with_min_stay(facts, branches, resident);
         let (choice, because) = self.choose(found, facts, branches, with_stay.as_ref(), around);
         let why = self.why(found.entry, choice, because, facts, branches, with_stay.as_ref());
-        Explained { decision: Decision { entry: found.entry, choice }, steps, why }
+        let is_first_choice = because == ChoiceReason::Home(0);
+        Explained { decision: Decision { entry: found.entry, choice }, steps, why, is_first_choice }
     }
 
     fn entry_by_steps(
@@ -263,13 +266,10 @@ impl Rules {
         };
         // How many entries of the list were passed by.
         let passed = match because {
-            ChoiceReason::Picked(place, _) | ChoiceReason::TogetherFull(place, _) | ChoiceReason::PathFull(place) => {
-                place
-            }
-            ChoiceReason::Home => {
-                let is_home = |slot: &Slot| resident.is_some_and(|resident| slot.contains(resident.branch));
-                info.to.iter().position(is_home).unwrap_or(0)
-            }
+            ChoiceReason::Home(place)
+            | ChoiceReason::Picked(place, _)
+            | ChoiceReason::TogetherFull(place, _)
+            | ChoiceReason::PathFull(place) => place,
             ChoiceReason::Full => info.to.len(),
             _ => 0,
         };
@@ -297,7 +297,7 @@ impl Rules {
                     "it left for {current} because an earlier branch was too full (evict), and stays until it changes{or_opened}"
                 )
             }
-            ChoiceReason::Home => format!("it is on {current}{}", of_group(info.to.get(passed))),
+            ChoiceReason::Home(_) => format!("it is on {current}{}", of_group(info.to.get(passed))),
             ChoiceReason::Picked(_, how) => {
                 let of = of_group(info.to.get(passed));
                 let free = match choice {

@@ -145,6 +145,31 @@ fn a_change_through_the_pool_makes_all_copies_what_is_shown_with_that_change() {
 }
 
 #[test]
+fn status_and_log_say_by_what_copies_differ() {
+    for (acl_of_b, mode_of_b, expected) in [
+        (None, 0o755, "/dir: a 0750 of 1000:100, b 0755 of 1000:100)"),
+        (
+            Some("u:4712:r-x"),
+            0o750,
+            "/dir: a 0750 of 1000:100 with an ACL, b 0750 of 1000:100 with an ACL; the ACLs differ)",
+        ),
+    ] {
+        let (a, b, builder) = two_disks();
+        copy(&a, "dir", (1000, 100, 0o750));
+        copy(&b, "dir", (1000, 100, mode_of_b));
+        if let Some(acl) = acl_of_b {
+            setfacl(&["-m", "u:4711:r-x"], &a.join("dir"));
+            setfacl(&["-m", acl], &b.join("dir"));
+        }
+        let pool = builder.mount();
+        fs::metadata(pool.join("dir")).unwrap();
+        let warnings = pool.status().warnings;
+        assert!(warnings.iter().any(|warning| warning.contains(expected)), "{warnings:?}");
+        assert!(pool.log().contains(expected), "{}", pool.log());
+    }
+}
+
+#[test]
 fn acls_of_copies_that_differ_are_shown_as_what_all_allow() {
     let (a, b, builder) = two_disks();
     for name in ["one", "both", "owner"] {

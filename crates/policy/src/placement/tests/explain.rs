@@ -178,3 +178,18 @@ fn a_choice_among_equals_says_what_made_it() {
     assert_eq!(why(&rules, &most, None), "\"flash\" of \"any\" has most free space");
     assert_eq!(why(&rules, &most, Some(&on(SPARE))), "it is on \"spare\" of \"any\"");
 }
+
+#[test]
+fn a_file_has_its_first_choice_on_any_branch_of_the_first_entry_and_on_no_later_one() {
+    let is_first_choice = |list: &[&str], views: &[BranchView], at| {
+        let rules = compile(vec![when("all", vec![], to(list))], &["disk"]);
+        rules.explain(&file("/x"), views, Some(&on(at)), &Empty).is_first_choice
+    };
+    let flash_full = [ROOMY, FULL, ROOMY, ROOMY];
+    assert!(is_first_choice(&["flash", "crypt"], &flash_full, FLASH));
+    assert!(is_first_choice(&["any"], &flash_full, SPARE), "a group has no better member");
+    assert!(!is_first_choice(&["flash", "crypt"], &flash_full, CRYPT), "it waits for room on the first");
+    assert!(!is_first_choice(&["flash"], &flash_full, CRYPT), "it is on no branch of its list");
+    assert!(!is_first_choice(&["flash"], &[ROOMY, OFFLINE, ROOMY, ROOMY], FLASH), "nothing moves from there");
+    assert!(!compile(vec![], &["disk"]).explain(&file("/x"), &[ROOMY; 4], None, &Empty).is_first_choice, "it is new");
+}
