@@ -77,11 +77,11 @@ pub(crate) enum CopyLocks {
     Locks,
 }
 
-/// As long as the gate has patience, at most.
+/// Waits until the flusher lets more be written, at most as long as its gate holds writers.
 fn wait_for_room(flusher: &Flusher, pages: Pages) {
     let (go, gone) = std::sync::mpsc::channel();
     flusher.when_room(pages, Box::new(move || drop(go)));
-    // Ends when `go` is dropped: nobody sends.
+    // Ends when `go` is dropped: nothing is ever sent.
     let _: Result<(), _> = gone.recv();
 }
 

@@ -14,7 +14,7 @@ use umbrella_units::{ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 use crate::error::FlusherError;
 use crate::file::{FileRef, PageRange};
 use crate::files::{Answer, Reach, WriteSequence};
-use crate::gate::{Gate, PATIENCE};
+use crate::gate::{Gate, STALL_TIMEOUT};
 use crate::geometry::Geometry;
 use crate::journal::Journal;
 use crate::ledger::Ledger;
@@ -30,7 +30,7 @@ const MOST_PAGES: Pages = Pages(1 << 20);
 /// The most questions to the file system before one write is noted.
 const QUESTIONS: usize = 3;
 /// How long a stop waits for the flusher, which may hang in a call to a dead disk.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What was written up to now; see [`Flusher::mark`].
 #[derive(Debug, Clone, Copy)]
@@ -76,7 +76,7 @@ impl Flusher {
             journal: Mutex::new(None),
             state: Mutex::new(state),
             work: Condvar::new(),
-            gate: Gate::new(Thresholds::new(limits, allowance), PATIENCE),
+            gate: Gate::new(Thresholds::new(limits, allowance), STALL_TIMEOUT),
             share,
             age: AtomicU64::new(shared::age().0),
             suspicious: AtomicBool::new(false),
@@ -314,7 +314,7 @@ impl Flusher {
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.gate.stop();
-        let until = Instant::now() + STOP_PATIENCE;
+        let until = Instant::now() + STOP_TIMEOUT;
         for thread in std::mem::take(&mut *self.threads.lock()) {
             while !thread.is_finished() && Instant::now() < until {
                 self.shared.work.notify_all();
@@ -325,7 +325,7 @@ impl Flusher {
             }
         }
         // A flusher that hangs may be writing the record.
-        let Some(journal) = self.shared.journal.try_lock_for(STOP_PATIENCE) else {
+        let Some(journal) = self.shared.journal.try_lock_for(STOP_TIMEOUT) else {
             tracing::warn!("cannot end the record of write-back: its disk does not answer");
             return;
         };
@@ -363,7 +363,7 @@ mod tests {
                 flusher.stop();
                 let _ = said.send(false);
             });
-            let heard = [Duration::from_secs(30); 2].map(|patience| hears.recv_timeout(patience));
+            let heard = [Duration::from_secs(30); 2].map(|timeout| hears.recv_timeout(timeout));
             drop(written);
             assert_eq!(heard, [Ok(true), Ok(false)]);
         });

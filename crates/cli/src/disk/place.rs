@@ -132,7 +132,7 @@ pub(crate) fn served() -> Vec<DiskName> {
     known().unwrap_or_default().into_iter().filter(is_served).collect()
 }
 
-/// All disks that are served, or were until their daemon died without a farewell, by name.
+/// All disks, by name, that are served, or were until their daemon was killed.
 pub(crate) fn known() -> io::Result<Vec<DiskName>> {
     let entries = match std::fs::read_dir(dir()) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -195,7 +195,7 @@ fn was_attached(name: &DiskName, device: &str) -> bool {
     below.is_ok_and(|below| Path::new(below.trim_end()).parent() == Some(&folder(name)))
 }
 
-/// Takes away what a daemon left behind that ended without a farewell; whether there was anything.
+/// Removes what a killed daemon left behind; true if there was anything.
 pub(crate) fn clear_leftovers(name: &DiskName) -> anyhow::Result<bool> {
     let (socket, folder) = (control(name), folder(name));
     if is_served(name) || !socket.exists() {

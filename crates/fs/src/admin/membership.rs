@@ -48,9 +48,9 @@ use crate::warning::{Warning, WarningSubject};
 /// How long the path of a branch that is to be added may take to be looked at.
 const A_LOOK: Duration = Duration::from_secs(10);
 /// How long a branch that came back waits for those among names.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long branches that may hang may take to put right what was left half done: nobody can resolve a name meanwhile.
-const RECOVERY_PATIENCE: Duration = Duration::from_secs(20);
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Admin {
     /// At the start: finishes what a crash left half done, then takes every branch in.
@@ -161,7 +161,7 @@ impl Admin {
             }
             // No operation may use names while half-done changes on this branch are put right. Bounded: waiting here
             // holds up others.
-            let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
+            let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_TIMEOUT) else { return false };
             self.context.count(Metric::BranchesFound);
             let Some(recovery) = self.recover_returned(branch, online) else { return false };
             self.report_recovery(&recovery);
@@ -245,7 +245,7 @@ impl Admin {
             let returned = Returned { uuid, given_up: &is_given_up };
             Ok(relocate::recover_returned(&recoverable(&all), returned, &stop))
         };
-        let recovered = guarded.io_within(RECOVERY_PATIENCE, recover);
+        let recovered = guarded.io_within(RECOVERY_TIMEOUT, recover);
         if recovered.is_err() {
             given_up.store(true, Ordering::Release);
             branch.take_offline(
@@ -414,7 +414,7 @@ impl Admin {
     /// A thread that chose this branch for a new file before the drain holds the lock until the file exists, so the
     /// file is seen.
     pub(crate) fn await_earlier_placements(&self) -> OpResult<()> {
-        self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
+        self.tree.rename_lock.try_write_for(LOCK_TIMEOUT).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }
 
     /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.

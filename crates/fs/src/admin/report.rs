@@ -26,7 +26,7 @@ use crate::warning::Warning;
 /// A limit below this is reported as short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;
 /// How long a status waits for branches to say how much room they have.
-const ROOM_PATIENCE: Duration = Duration::from_millis(500);
+const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Admin {
     /// The pool at a glance. Waits for no branch that does not answer.
@@ -100,7 +100,7 @@ impl Admin {
             let _ = std::thread::Builder::new().name("room".to_owned()).spawn(ask);
         }
         drop(answered);
-        let until = Instant::now() + ROOM_PATIENCE;
+        let until = Instant::now() + ROOM_TIMEOUT;
         while answers.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
     }
 

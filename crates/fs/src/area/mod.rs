@@ -248,7 +248,7 @@ impl Area {
     /// A file waits no more: it left, or is deleted. May be called with the file locked.
     pub(crate) fn remove(&self, node: &Node) -> bool {
         let mut queue = self.queue.lock();
-        if let Some(staged) = queue.waiting.leave(id_of(node)) {
+        if let Some(staged) = queue.waiting.remove(id_of(node)) {
             queue.emptied.insert(NodeId(staged.dir.0));
         }
         queue.stuck.remove(&id_of(node));
@@ -298,11 +298,12 @@ impl Area {
     /// programs can first write further files, and set attributes and names.
     pub(crate) fn schedule_destage(&self, node: &Node) {
         let due = self.now() + SETTLED;
-        self.queue.lock().waiting.leave_by(id_of(node), due);
+        self.queue.lock().waiting.schedule_destage(id_of(node), due);
     }
 
-    pub(crate) fn hurry(&self, node: &Node) {
-        self.queue.lock().waiting.hurry(id_of(node));
+    /// Schedules a file to leave the area at once.
+    pub(crate) fn schedule_destage_now(&self, node: &Node) {
+        self.queue.lock().waiting.schedule_destage_now(id_of(node));
     }
 
     pub(crate) fn postpone(&self, node: &Node) {

@@ -47,7 +47,7 @@ pub(super) struct BranchSetup {
     pub(super) lives: Arc<()>,
     pub(super) threads: Threads,
     /// How long to wait until another daemon has closed the branch.
-    pub(super) patience: Duration,
+    pub(super) lock_timeout: Duration,
     pub(super) access_times: AccessTimes,
     /// The pool does not want it any more.
     pub(super) retired: Arc<AtomicBool>,
@@ -360,7 +360,7 @@ impl BranchSetup {
     /// process runs: the child has all descriptors up to `execve`. So a lock is waited for before it is believed: to go
     /// on without the branch would hide its files.
     fn lock(&self, dir: &BranchFd) -> Result<(), BranchError> {
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.lock_timeout;
         let mut last = false;
         while let Err(Errno::WOULDBLOCK) = rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {
             // The branch has one share, this plan another.

@@ -367,7 +367,7 @@ impl Branch {
     /// As [`Branch::io`] with a time of its own, for calls that are known to take long (fsync of a big file).
     pub fn io_within<T: Send + 'static>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         call: impl FnOnce(&Online) -> rustix::io::Result<T> + Send + 'static,
     ) -> rustix::io::Result<T> {
         let online = self.online().ok_or(OFFLINE)?;
@@ -375,13 +375,13 @@ impl Branch {
             return self.watch(&online, call(&online));
         };
         let theirs = Arc::clone(&online);
-        match workers.call(patience, move || call(&theirs)) {
+        match workers.call(timeout, move || call(&theirs)) {
             Ok(result) => self.watch(&online, result),
             Err(Lost::Closed) => Err(OFFLINE),
             Err(Lost::NoThread) => Err(Errno::NOMEM),
             Err(lost) => {
                 let why = if lost == Lost::Exhausted { ": too many calls hang" } else { "" };
-                self.does_not_answer(&online, patience, why);
+                self.does_not_answer(&online, timeout, why);
                 Err(Errno::TIMEDOUT)
             }
         }

@@ -23,7 +23,7 @@ pub(crate) fn bind(path: &Path, mount: &Path) -> Result<Listener, Error> {
 }
 
 /// How long a tree in use is tried again: a program that only looks at it, or is just starting, releases it soon.
-const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 /// A pool, and how to take its mount away.
@@ -69,7 +69,7 @@ impl PoolService {
     }
 
     fn unmount_patiently(&self) -> std::io::Result<()> {
-        let until = Instant::now() + BUSY_PATIENCE;
+        let until = Instant::now() + BUSY_TIMEOUT;
         loop {
             match (self.unmount)() {
                 Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < until => {

@@ -30,7 +30,7 @@ pub use attr::{AttributeChange, NewTime};
 pub(crate) use attr::{has_trusted, without_trusted};
 pub use data::TreeSpace;
 pub use open::{OpenRequest, Opened};
-pub(crate) use releases::Patience;
+pub(crate) use releases::RoomRetry;
 
 /// See the module.
 pub(crate) struct Io {

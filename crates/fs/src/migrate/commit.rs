@@ -109,7 +109,7 @@ fn record_removals_within(
     };
     let no_answer = |errno| Err(RelocateError::Io { doing: "reach the branch", errno });
     let recorded = if to.online.guarded {
-        to.branch.io_within(COMMIT_PATIENCE, move |_| Ok(record())).unwrap_or_else(no_answer)
+        to.branch.io_within(COMMIT_TIMEOUT, move |_| Ok(record())).unwrap_or_else(no_answer)
     } else {
         record()
     };
@@ -160,13 +160,13 @@ impl CommitWatchdog<'_> {
         if queued || call != self.seen || !end.online.guarded {
             (self.seen, self.since) = (call, Instant::now());
         }
-        let may_wait = end.is_alive() && self.since.elapsed() < COMMIT_PATIENCE;
+        let may_wait = end.is_alive() && self.since.elapsed() < COMMIT_TIMEOUT;
         if !may_wait {
-            end.branch.does_not_answer(end.online, COMMIT_PATIENCE, "");
+            end.branch.does_not_answer(end.online, COMMIT_TIMEOUT, "");
         }
         may_wait
     }
 }
 
 /// How long a branch that may hang may take for a commit, or for a call of a change of names.
-pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);

@@ -47,7 +47,7 @@ use crate::tree::Tree;
 use crate::write_back::WriteBack;
 
 pub(crate) use balance::Balance;
-pub(crate) use commit::COMMIT_PATIENCE;
+pub(crate) use commit::COMMIT_TIMEOUT;
 pub use enforce::WalkOptions;
 pub(crate) use mover::{MOVERS, is_due};
 pub(crate) use moving::NotMoved;

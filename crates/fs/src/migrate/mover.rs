@@ -234,7 +234,7 @@ impl Migrations {
             }
         };
         if must_leave {
-            area.hurry(node);
+            area.schedule_destage_now(node);
             area.wake.notify_one();
         }
     }
@@ -451,7 +451,7 @@ impl Migrations {
         Requeue::Over
     }
 
-    /// As `transfer`, but aborts a relocation of the same file that is under way. Retries until `patience` has passed,
+    /// As `transfer`, but aborts a relocation of the same file that is under way. Retries until `timeout` has passed,
     /// while that relocation, or a close that the kernel has not finished, still has the file open.
     pub(crate) fn transfer_with_retries(
         &self,
@@ -459,9 +459,9 @@ impl Migrations {
         target: BranchId,
         cause: MoveReason,
         pace: MoveControl<'_>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<ByteSize, NotMoved> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         loop {
             if let Some(file) = node.file() {
                 file.state.write().abort_copy();

@@ -76,7 +76,7 @@ pub(crate) struct MoveControl<'a> {
     pub(crate) turn: Option<&'a DiskTurn<'a>>,
     /// How long to wait for the locks of directories, whose holder may wait for a branch that hangs; `None`: as long as
     /// it takes.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) lock_timeout: Option<Duration>,
 }
 
 /// One name of a file that moves.
@@ -98,9 +98,9 @@ impl MovedLink {
 
     /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one
     /// day.
-    pub(crate) fn advance_times(&self, patience: Option<Duration>) {
+    pub(crate) fn advance_times(&self, lock_timeout: Option<Duration>) {
         // Else it is done before the old copy goes.
-        let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(patience)) else { return };
+        let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(lock_timeout)) else { return };
         if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())
             && old.mtime > new.mtime
         {

@@ -34,7 +34,7 @@ use crate::ground::at::{DirAt, FileAt};
 use crate::ground::creds::Caller;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::meta::Meta;
-use crate::io::{OpenRequest, Opened, Patience};
+use crate::io::{OpenRequest, Opened, RoomRetry};
 use crate::metrics::Metric;
 use crate::names::Names;
 use crate::node::{Backing, Divergence, Node, NodeId, path_of};
@@ -288,13 +288,13 @@ impl Names {
         let mut full: SmallVec<[BranchId; 4]> = SmallVec::new();
         let mut first_refusal = None;
         let mut looked_again = false;
-        let mut patience = Patience::default();
+        let mut retry = RoomRetry::default();
         loop {
             let branch = match self.placement.place_new(new, &full) {
                 Ok(branch) => branch,
                 Err(error) => {
                     let refusal = first_refusal.unwrap_or(error);
-                    if refusal != OpError::NoRoom || !self.io.may_get_room(&mut patience) {
+                    if refusal != OpError::NoRoom || !self.io.may_get_room(&mut retry) {
                         self.context.count(Metric::NoRoom);
                         return Err(refusal);
                     }

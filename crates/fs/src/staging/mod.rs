@@ -9,7 +9,7 @@
 //! that they do not have yet, all of them, or none. Files of the first kind leave together with others, soon after
 //! their last writer closed them. They leave earlier if they grow beyond the last size that a rule asks for.
 //!
-//! A file leaves ([`leave`]) when
+//! A file leaves ([`destage`]) when
 //!
 //! - it grows beyond `max_file`: under its writer, before the write that would;
 //! - it has been there for `max_age`;
@@ -37,7 +37,7 @@
 //! | the tmpfs is full | new files go to their branch at once; a file that is written leaves, and is synced on its way: there is no room for its intent |
 //! | staging is taken out of the configuration | what is left of it is taken in once more, and leaves |
 
-mod leave;
+mod destage;
 mod room;
 mod scheduler;
 mod workers;

@@ -299,7 +299,7 @@ impl Staging {
         };
         let Ok(attr) = attr else { return Some((area.branch.id, Vec::new())) };
         let path = self.placement.deciding_path(node, &attr.meta);
-        let target = self.heading(&path, &attr.meta, &[area.branch.id]).target;
+        let target = self.destage_target(&path, &attr.meta, &[area.branch.id]).target;
         Some((target.unwrap_or(area.branch.id), path))
     }
 

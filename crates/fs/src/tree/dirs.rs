@@ -363,7 +363,7 @@ impl Tree {
         &self,
         node: &Arc<Node>,
         branch: BranchId,
-        patience: Option<Duration>,
+        lock_timeout: Option<Duration>,
     ) -> OpResult<DirAt> {
         let mut missing: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
         let mut at = Arc::clone(node);
@@ -399,7 +399,7 @@ impl Tree {
             at = parent;
         };
         for node in missing.iter().rev() {
-            dir = self.clone_dir(node, &dir, patience)?;
+            dir = self.clone_dir(node, &dir, lock_timeout)?;
         }
         Ok(dir)
     }
@@ -453,7 +453,7 @@ impl Tree {
     }
 
     /// Makes the copy of one directory in its parent's copy.
-    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, patience: Option<Duration>) -> OpResult<DirAt> {
+    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, lock_timeout: Option<Duration>) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
         let source = self.ruling_copy(node, dir)?;
         let (above, name) = node.place().ok_or(OpError::Stale)?;
@@ -463,16 +463,16 @@ impl Tree {
         }
         // Nobody may remove the directory while it is made: its removal takes the same lock.
         let busy = OpError::Sys(Errno::BUSY);
-        let _commit = lock_within(&dir.commit, patience).ok_or(busy)?;
+        let _commit = lock_within(&dir.commit, lock_timeout).ok_or(busy)?;
         if dir.state.read().removed {
             return Err(OpError::Sys(Errno::NOENT));
         }
         // Nobody may change the source meanwhile either, and leave out the copy.
-        let _attributes = lock_within(&dir.attributes, patience).ok_or(busy)?;
+        let _attributes = lock_within(&dir.attributes, lock_timeout).ok_or(busy)?;
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();
         // A copy is no change of the tree: the parent's time stays what users saw.
-        let keeping = above.dir().map(|above| above.times.keep(patience).ok_or(busy)).transpose()?;
+        let keeping = above.dir().map(|above| above.times.keep(lock_timeout).ok_or(busy)).transpose()?;
         let before = parent.stat_self()?;
         let attributes = self.attributes_for_copy(dir, &source)?;
         let (online, temp_name) = (Arc::clone(&parent.online), self.temp_name());

@@ -83,7 +83,7 @@ fn is_unsure(error: OpError) -> bool {
 }
 
 /// How long a branch that has come back may take to end what hung.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Tree {
     /// Removes an entry that a branch may have made although it reported a failure, or after a later step failed.
@@ -146,7 +146,7 @@ impl Tree {
             Ok(theirs.into_iter().filter(is_left).collect())
         };
         // As long as one of them is under way, its directory is locked.
-        orphans = branch.io_within(PATIENCE, remove).unwrap_or(orphans);
+        orphans = branch.io_within(TIMEOUT, remove).unwrap_or(orphans);
         let all_gone = orphans.is_empty();
         self.orphans.lock().extend(orphans);
         all_gone

@@ -84,12 +84,12 @@ impl<L: lock_api::RawMutex, R: Ranked, T> Mutex<L, R, T> {
 
 impl<R: Ranked, T> RankedMutex<R, T> {
     #[track_caller]
-    pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<RankedMutexGuard<'_, T>> {
+    pub(crate) fn try_lock_for(&self, timeout: Duration) -> Option<RankedMutexGuard<'_, T>> {
         let held = Held::after_wait(R::RANK, self.key);
         #[cfg(not(feature = "model-check"))]
-        let guard = self.lock.try_lock_for(patience)?;
+        let guard = self.lock.try_lock_for(timeout)?;
         #[cfg(feature = "model-check")]
-        let (guard, _without_time) = (self.lock.lock(), patience);
+        let (guard, _without_time) = (self.lock.lock(), timeout);
         Some(MutexGuard { guard, _held: held })
     }
 }
@@ -175,12 +175,12 @@ impl<R: Ranked, T> RankedRwLock<R, T> {
     }
 
     #[track_caller]
-    pub(crate) fn try_write_for(&self, patience: Duration) -> Option<WriteGuard<'_, T>> {
+    pub(crate) fn try_write_for(&self, timeout: Duration) -> Option<WriteGuard<'_, T>> {
         let held = Held::after_wait(R::RANK, self.key);
         #[cfg(not(feature = "model-check"))]
-        let guard = self.lock.try_write_for(patience)?;
+        let guard = self.lock.try_write_for(timeout)?;
         #[cfg(feature = "model-check")]
-        let (guard, _without_time) = (self.lock.write(), patience);
+        let (guard, _without_time) = (self.lock.write(), timeout);
         Some(WriteGuard { guard, _held: held })
     }
 
@@ -243,8 +243,8 @@ impl Condvar {
         self.0.wait(&mut guard.guard);
     }
 
-    pub(crate) fn wait_for<T>(&self, guard: &mut LeafMutexGuard<'_, T>, patience: Duration) -> WaitTimeoutResult {
-        self.0.wait_for(&mut guard.guard, patience)
+    pub(crate) fn wait_for<T>(&self, guard: &mut LeafMutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
+        self.0.wait_for(&mut guard.guard, timeout)
     }
 
     pub(crate) fn wait_until<T>(&self, guard: &mut LeafMutexGuard<'_, T>, deadline: Instant) -> WaitTimeoutResult {

@@ -93,8 +93,8 @@ impl<S: Surroundings> Surroundings for PlannedView<'_, S> {
         self.now.has_directory(branch, dir) || self.moves_of(dir).iter().any(|([_, to], _)| *to == branch)
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
-        let mut held = self.now.held_below(dir, branch);
+    fn usage_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
+        let mut held = self.now.usage_below(dir, branch);
         for ([from, to], bytes) in self.moves_of(dir) {
             if *from == branch {
                 held.bytes.0 = held.bytes.0.saturating_sub(bytes.0);
@@ -112,8 +112,8 @@ impl<S: Surroundings> Surroundings for PlannedView<'_, S> {
         self.planned.last_used.get(&group).copied().or_else(|| self.now.last_used(group))
     }
 
-    fn draw(&self) -> u64 {
-        self.now.draw()
+    fn random_number(&self) -> u64 {
+        self.now.random_number()
     }
 }
 
