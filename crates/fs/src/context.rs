@@ -167,7 +167,7 @@ impl Context {
         }
     }
 
-    pub(crate) fn unwarn(&self, subject: &WarningSubject) {
+    pub(crate) fn clear_warning(&self, subject: &WarningSubject) {
         self.warnings.lock().remove(subject);
     }
 

@@ -155,7 +155,7 @@ impl WriteBack {
         match started.transpose() {
             Ok(flusher) => {
                 self.flushers.replace(branch.id, flusher.as_ref());
-                self.context.unwarn(&WarningSubject::WriteBack(name.clone()));
+                self.context.clear_warning(&WarningSubject::WriteBack(name.clone()));
             }
             Err(error) => {
                 self.flushers.replace(branch.id, None);
@@ -352,7 +352,7 @@ impl WriteBack {
             (None, _) => {}
         }
         self.flushers.chosen.lock().insert(branch.id, wanted);
-        self.context.unwarn(&WarningSubject::WriteBack(name.to_owned()));
+        self.context.clear_warning(&WarningSubject::WriteBack(name.to_owned()));
         Ok(())
     }
 

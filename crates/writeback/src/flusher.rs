@@ -17,7 +17,7 @@ use crate::files::{Answer, Reach, WriteSequence};
 use crate::gate::{Gate, STALL_TIMEOUT};
 use crate::geometry::Geometry;
 use crate::journal::Journal;
-use crate::ledger::Ledger;
+use crate::recorded_policy::RecordedPolicy;
 use crate::settings::{Limits, Settings};
 use crate::shared::{self, CompletionMode, Shared};
 use crate::state::{FlushStats, FlusherState};
@@ -63,11 +63,11 @@ impl Flusher {
 
     fn begin(root: OwnedFd, settings: Settings, waits: CompletionMode) -> Result<Arc<Flusher>, FlusherError> {
         let limits = settings.limits;
-        let ledger = Ledger::new(settings)?;
+        let policy = RecordedPolicy::new(settings)?;
         let share = Share::new(DiskShare::of(root.as_fd()));
         let (allowance, _) = share.allowance(KernelDirty::read());
         let handle = sys::handle_of(root.as_fd()).and_then(|handle| sys::open_handle(root.as_fd(), &handle));
-        let state = FlusherState::new(ledger, Geometry::of(root.as_fd()));
+        let state = FlusherState::new(policy, Geometry::of(root.as_fd()));
         let shared = Arc::new(Shared {
             waits,
             has_handles: handle.is_ok(),
@@ -122,10 +122,10 @@ impl Flusher {
                 state.record_places(now, file, &answer);
             }
         }
-        let before = state.ledger.dirty();
+        let before = state.policy.dirty();
         state.wrote(now, file, range);
         shared.publish_level(&state);
-        let dirty = state.ledger.dirty();
+        let dirty = state.policy.dirty();
         drop(state);
         let background = shared.gate.background();
         if before == Pages(0) || (before <= background && dirty > background) {
@@ -257,9 +257,9 @@ impl Flusher {
 
     fn set(&self, set: impl FnOnce(&mut Settings)) -> Result<(), FlusherError> {
         self.shared.with_record(|state| {
-            let mut settings = state.ledger.settings().clone();
+            let mut settings = state.policy.settings().clone();
             set(&mut settings);
-            state.ledger.change(self.shared.now(), settings)
+            state.policy.change(self.shared.now(), settings)
         })?;
         self.shared.refresh();
         self.shared.work.notify_one();
@@ -272,7 +272,7 @@ impl Flusher {
         let journal = Journal::create(path, most)?;
         self.end_record()?;
         let mut place = self.shared.journal.lock();
-        self.shared.state.lock().ledger.begin_record(self.shared.now())?;
+        self.shared.state.lock().policy.begin_record(self.shared.now())?;
         *place = Some(journal);
         drop(place);
         self.shared.work.notify_one();
@@ -281,7 +281,7 @@ impl Flusher {
 
     /// Ends the record, if there is one.
     pub fn end_record(&self) -> Result<(), FlusherError> {
-        self.shared.with_record(|state| Ok(state.ledger.end_record()))
+        self.shared.with_record(|state| Ok(state.policy.end_record()))
     }
 
     /// How it is doing. Never waits for a disk: the journal is locked while a record is written to one.
@@ -291,8 +291,8 @@ impl Flusher {
         let state = self.shared.state.lock();
         let bytes = |pages: Pages| ByteSize(pages.0.saturating_mul(PAGE_BYTES));
         Status {
-            policy: state.ledger.settings().policy.to_string(),
-            dirty: bytes(state.ledger.dirty()),
+            policy: state.policy.settings().policy.to_string(),
+            dirty: bytes(state.policy.dirty()),
             in_flight: bytes(state.in_flight),
             limit: bytes(thresholds.limit),
             background: bytes(thresholds.background),
@@ -305,8 +305,8 @@ impl Flusher {
             waited: waits.waited,
             errors: state.tally.errors,
             stalled: waits.stalled,
-            recording: state.ledger.is_recording(),
-            memory: ByteSize(state.ledger.bytes().0 + (state.files.bytes() + state.recency.bytes()) as u64),
+            recording: state.policy.is_recording(),
+            memory: ByteSize(state.policy.bytes().0 + (state.files.bytes() + state.recency.bytes()) as u64),
         }
     }
 

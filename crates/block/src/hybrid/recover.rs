@@ -36,11 +36,11 @@ use super::later_marks::LaterMarks;
 use super::losses::Losses;
 use super::ranges::{joined, without};
 use super::record::Record;
-use super::scanner::{Expected, NEAR, Reach, RejectedRecord, Scanner, Unreadable};
+use super::scanner::{Expected, Reach, RejectedRecord, SEARCH_DISTANCE, Scanner, Unreadable};
 use super::sums::{LogChecksum, LogChecksums};
 
 /// The most damaged records in a row that are skipped.
-const MOST_MISSING: u64 = NEAR / BLOCK;
+const MOST_MISSING: u64 = SEARCH_DISTANCE / BLOCK;
 
 /// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl Walk<'_> {
     fn durable_gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Gap, HybridError> {
         let superblock = self.scanner.superblock;
         if let Some(header) = &unfit.header {
-            self.certain &= !self.scanner.may_be_elsewhere(header.at);
+            self.certain &= !self.scanner.may_have_wrapped(header.at);
             self.certain |= header.epoch == superblock.epoch;
             return self.behind_header(header, LostDurability::Kept);
         }

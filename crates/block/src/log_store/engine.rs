@@ -78,7 +78,7 @@ pub(super) struct StoreState {
     /// Pages of the map that could not be read and not be rebuilt.
     pub(super) unread: BTreeSet<MapPage>,
     /// Whether a thread rebuilds pages of the map: nothing becomes free meanwhile.
-    pub(super) mending: bool,
+    pub(super) repairing_map: bool,
     pub(super) closing: bool,
     /// Whether threads write and clean.
     pub(super) threads: bool,
@@ -347,7 +347,7 @@ impl StoreShared {
         state.counts.map_reads += 1;
         match read {
             Ok(entries) => state.core.map.install(page, &entries),
-            Err(error) => self.mend(state, page, error)?,
+            Err(error) => self.repair_map(state, page, error)?,
         }
         self.trim_map(state, Some(page));
         Ok(())

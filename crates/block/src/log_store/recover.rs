@@ -99,8 +99,8 @@ impl LogStore {
         let is_written = access != OpenMode::ReadOnly;
         let superblock = recovered.core.superblock.clone();
         recovered.log_findings(&named.name);
-        let mut mended = recovered.repaired_damage();
-        mended.extend(recovered.loss.as_ref().map(ToString::to_string));
+        let mut repaired = recovered.repaired_damage();
+        repaired.extend(recovered.loss.as_ref().map(ToString::to_string));
         if is_written && let Some(copy) = recovered.repair {
             let block = superblock.encode().map_err(|source| named.format(source))?;
             named.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Through)?;
@@ -128,7 +128,7 @@ impl LogStore {
             read_only: !is_written,
             skips_lost: access == OpenMode::Salvage,
             unread: std::collections::BTreeSet::new(),
-            mending: false,
+            repairing_map: false,
             closing: false,
             threads: false,
             area: recovered.area,
@@ -142,7 +142,7 @@ impl LogStore {
             paused: Duration::ZERO,
             block_cost: BlockCost::default(),
             throttle: WriteThrottle::new(Instant::now()),
-            counts: StoreCounts { replayed: recovered.replayed, mended, ..StoreCounts::default() },
+            counts: StoreCounts { replayed: recovered.replayed, repaired, ..StoreCounts::default() },
         };
         let shared = StoreShared {
             named,

@@ -27,7 +27,7 @@ use crate::text::visible_path;
 /// More than any device has: a store is recognised although its device is too small for it.
 const ANY_SIZE: Lba = Lba(u64::MAX);
 /// Mended pages and copies that a status names.
-const MENDED_SHOWN: usize = 5;
+const REPAIRED_SHOWN: usize = 5;
 
 /// A store that is open.
 pub(crate) struct Log {
@@ -126,13 +126,13 @@ impl Log {
                 stats.lost
             )
         });
-        let more = stats.mended.len().saturating_sub(MENDED_SHOWN);
+        let more = stats.repaired.len().saturating_sub(REPAIRED_SHOWN);
         let more = (more > 0).then(|| {
             format!("{} more such problems (the daemon's log names them)", crate::text::count(more as u64, "problem"))
         });
         // The newest first.
-        let mended = stats.mended.into_iter().rev().take(MENDED_SHOWN).chain(more);
-        stats.refuses_writes.into_iter().chain(lost).chain(damaged).chain(refused).chain(mended).collect()
+        let repaired = stats.repaired.into_iter().rev().take(REPAIRED_SHOWN).chain(more);
+        stats.refuses_writes.into_iter().chain(lost).chain(damaged).chain(refused).chain(repaired).collect()
     }
 
     /// Takes what the device has become larger by; what it promises then.

@@ -24,7 +24,7 @@ use crate::probe::{self, ProbeReply, Question};
 use crate::text::visible_path;
 
 /// How long a file system may take to say whether a file is locked.
-const A_LOOK: Duration = Duration::from_secs(2);
+const LOCK_QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Fails if the data of a device is a loop device as well, or belongs to the backing file of a loop device that a
 /// daemon serves.
@@ -99,7 +99,7 @@ fn is_locked(file: &Path, access: Access) -> bool {
         Access::ReadWrite => (Question::LockExclusive, FlockOperation::NonBlockingLockExclusive),
     };
     if let PathLocality::Away { path, .. } = mounts::locate(file) {
-        return probe::query(question, &path, A_LOOK) == ProbeReply::No(Errno::AGAIN);
+        return probe::query(question, &path, LOCK_QUERY_TIMEOUT) == ProbeReply::No(Errno::AGAIN);
     }
     if !std::fs::metadata(file).is_ok_and(|data| data.is_file()) {
         return false;

@@ -32,7 +32,7 @@ struct Limits {
 }
 
 /// With fewer the daemon warns.
-const FEW: u64 = 4096;
+const LEAST_DESCRIPTORS: u64 = 4096;
 
 pub(crate) fn items() -> Vec<Diagnostic> {
     let mut items = of_kernel(&kernel());
@@ -104,7 +104,7 @@ fn limits() -> Option<Limits> {
 
 fn of_limits(limits: Limits) -> Option<Diagnostic> {
     let reachable = if limits.is_root { limits.hard.max(limits.most) } else { limits.hard };
-    (reachable < FEW).then(|| {
+    (reachable < LEAST_DESCRIPTORS).then(|| {
         let text = format!("a daemon may open only {reachable} files; programs that open more in the pool get EMFILE");
         let todo = if limits.is_root {
             "sysctl fs.nr_open=1048576"

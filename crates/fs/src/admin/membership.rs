@@ -46,7 +46,7 @@ use crate::spec::{BranchSpec, STAGING, is_branch_name, resolve};
 use crate::warning::{Warning, WarningSubject};
 
 /// How long the path of a branch that is to be added may take to be looked at.
-const A_LOOK: Duration = Duration::from_secs(10);
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a branch that came back waits for those among names.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long branches that may hang may take to put right what was left half done: nobody can resolve a name meanwhile.
@@ -154,7 +154,7 @@ impl Admin {
     /// a long change is under way; try again.
     pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
-            self.drop_hung(online);
+            self.probe_others(online);
             // While nobody waits, and before directories get the names that they were given meanwhile.
             if !self.intents_can_be_read(branch) || !self.tree.remove_orphans(branch, online) {
                 return false;
@@ -256,7 +256,7 @@ impl Admin {
     }
 
     /// Asks the other branches that may hang: recovery looks at them under the lock on names, and must not hang there.
-    fn drop_hung(&self, new: &Online) {
+    fn probe_others(&self, new: &Online) {
         let others = self.branches.online();
         if others.iter().any(|(_, online)| online.guarded && online.epoch != new.epoch) {
             self.probe_branches(ProbeScope::All);
@@ -362,7 +362,7 @@ impl Admin {
     pub(crate) fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         let branch = match self.branches.named(name) {
             Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
-                self.context.unwarn(&WarningSubject::Forgotten(name.to_owned()));
+                self.context.clear_warning(&WarningSubject::Forgotten(name.to_owned()));
                 return self.context.state.forget(name).map_err(|error| Error::Io {
                     doing: format!("forget branch {name:?}"),
                     source: std::io::Error::other(error),
@@ -449,9 +449,9 @@ pub(crate) fn is_mounted(spec: &BranchSpec, comes: AddedAs) -> Result<(), Error>
 /// Inspects the path of a new branch. Fails if its file system does not answer in time.
 fn inspect_path<T: Send + 'static>(spec: &BranchSpec, inspect: fn(&Path) -> T) -> Result<T, Error> {
     let path = spec.path.clone();
-    run_within(A_LOOK, move || inspect(&path)).ok_or_else(|| Error::BranchUnusable {
+    run_within(INSPECT_TIMEOUT, move || inspect(&path)).ok_or_else(|| Error::BranchUnusable {
         name: spec.name.clone(),
-        reason: format!("{} did not answer within {} s", spec.path.display(), A_LOOK.as_secs()),
+        reason: format!("{} did not answer within {} s", spec.path.display(), INSPECT_TIMEOUT.as_secs()),
     })
 }
 

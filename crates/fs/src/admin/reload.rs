@@ -55,7 +55,7 @@ impl Admin {
             }
         }
         if !dry_run {
-            let closed = self.close_to_writers(&new)?;
+            let closed = self.stop_writers(&new)?;
             self.open_staging(&new, &rules).inspect_err(|_| set_read_only(&closed, false))?;
             self.apply_spec(new)?;
         }
@@ -109,7 +109,7 @@ impl Admin {
 
     /// Lets nobody write on branches that are to be read-only. Returns an error, and changes nothing, while a file is
     /// open for writing. Returns those that it closed.
-    fn close_to_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
+    fn stop_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
         let closing: Vec<_> = self
             .named_branches()
             .into_iter()

@@ -297,7 +297,7 @@ impl Area {
     /// Schedules a file to leave the area, because its rules can be evaluated. It leaves a little later, so that
     /// programs can first write further files, and set attributes and names.
     pub(crate) fn schedule_destage(&self, node: &Node) {
-        let due = self.now() + SETTLED;
+        let due = self.now() + DESTAGE_DELAY;
         self.queue.lock().waiting.schedule_destage(id_of(node), due);
     }
 
@@ -474,7 +474,7 @@ pub(crate) fn keeps_all(able: &Abilities) -> bool {
 const INTENTS: ByteSize = ByteSize(1 << 20);
 
 /// How long a file that was closed is left alone.
-const SETTLED: Nanos = Nanos::from_secs(1);
+const DESTAGE_DELAY: Nanos = Nanos::from_secs(1);
 
 /// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at
 /// once.

@@ -62,7 +62,7 @@ pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};
 pub use unsynced::Unsynced;
-pub(crate) use unsynced::{SETTLED, TOLD};
+pub(crate) use unsynced::{REPORT_TIME, WRITTEN_AFTER};
 
 /// Errno of calls to a branch that is offline.
 pub const OFFLINE: Errno = Errno::NOTCONN;

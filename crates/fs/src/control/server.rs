@@ -63,12 +63,12 @@ impl PoolService {
             status.config.clone_from(&self.config);
         }
         if unmounts {
-            self.unmount_patiently().map_err(|source| Error::Unmount { path: mount.clone(), source })?;
+            self.unmount_with_retries().map_err(|source| Error::Unmount { path: mount.clone(), source })?;
         }
         Ok(answer)
     }
 
-    fn unmount_patiently(&self) -> std::io::Result<()> {
+    fn unmount_with_retries(&self) -> std::io::Result<()> {
         let until = Instant::now() + BUSY_TIMEOUT;
         loop {
             match (self.unmount)() {

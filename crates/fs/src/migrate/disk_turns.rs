@@ -24,7 +24,7 @@ use crate::disk::devices::{DiskLoad, Sysfs};
 use crate::disk::file_system::btrfs_uuid;
 use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::migrate::give_way;
-use crate::migrate::give_way::{DiskUse, TICK, WORK};
+use crate::migrate::give_way::{CHECK_INTERVAL, DiskUse, TICK};
 
 /// How long a move keeps its turn while others wait for it.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -92,7 +92,7 @@ impl TurnQueue {
 
     /// Whether a move has used one of these disks for long without a look at it.
     fn is_look_due(&self, disks: &Disks) -> bool {
-        disks.iter().any(|disk| self.looked.get(disk).is_none_or(|looked| looked.elapsed() >= WORK))
+        disks.iter().any(|disk| self.looked.get(disk).is_none_or(|looked| looked.elapsed() >= CHECK_INTERVAL))
     }
 }
 

@@ -424,7 +424,7 @@ impl Migrations {
             Err(why @ (NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated)) => {
                 self.context.count(Metric::RelocationsBusy);
                 tracing::debug!(path = %show(node), %why, "not moved now");
-                if why.is_want_of_names() {
+                if why.lacks_names() {
                     self.search_names(node);
                 }
                 if self.context.is_stopping() {

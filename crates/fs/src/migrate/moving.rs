@@ -201,7 +201,7 @@ impl NotMoved {
     }
 
     /// Whether it could move if all its names were known.
-    pub(crate) fn is_want_of_names(&self) -> bool {
+    pub(crate) fn lacks_names(&self) -> bool {
         matches!(self, NotMoved::Busy(why) if *why == OTHER_NAMES)
     }
 

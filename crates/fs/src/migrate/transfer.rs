@@ -275,7 +275,7 @@ impl Migrations {
             first.from.branch.note_moved_out();
             target.note_moved_in();
         }
-        self.context.unwarn(&WarningSubject::Move(show(node)));
+        self.context.clear_warning(&WarningSubject::Move(show(node)));
         self.context.forget_attributes(node.id);
         // A program that read the directories meanwhile saw them change.
         for link in links {

@@ -90,7 +90,7 @@ impl Names {
             Ok((meta, node))
         });
         let (meta, node) =
-            interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, NewEntry::New(FileKind::File)))?;
+            interned.inspect_err(|_| self.tree.undo_create(&parent, name, &dir, NewEntry::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
         self.staged.add(&node, parent.id, ByteSize(0), wait.as_ref());
         let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
@@ -171,7 +171,7 @@ impl Names {
             None if caller.uid == 0 && caller.gid == 0 => dir.stat(name),
             divergence => dir.refer(name).and_then(|made| set_owner(&new, &made, &dir, 0, divergence)),
         };
-        let meta = given.inspect_err(|_| self.tree.unmake(&parent, name, &dir, NewEntry::New(kind)))?;
+        let meta = given.inspect_err(|_| self.tree.undo_create(&parent, name, &dir, NewEntry::New(kind)))?;
         let found = MergedEntry { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
             self.context.count(Metric::Creates);
@@ -217,7 +217,9 @@ impl Names {
             match linked {
                 Err(error) if error.is_missing() && self.tree.prune_names(&mut state) => {}
                 done => {
-                    done.inspect_err(|error| self.tree.unmake_if_unsure(&parent, name, &to, NewEntry::Link, *error))?;
+                    done.inspect_err(|error| {
+                        self.tree.undo_create_if_unsure(&parent, name, &to, NewEntry::Link, *error)
+                    })?;
                     break self.tree.claim(&parent, name, &to);
                 }
             }
@@ -309,7 +311,7 @@ impl Names {
                     Ok((dir, made))
                 }
                 Err(error) => {
-                    self.tree.unmake_if_unsure(new.parent, new.name, &dir, NewEntry::New(new.kind), error);
+                    self.tree.undo_create_if_unsure(new.parent, new.name, &dir, NewEntry::New(new.kind), error);
                     Err(error)
                 }
             };

@@ -34,7 +34,7 @@
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use crate::branch::{Branches, SETTLED, TOLD, uptime};
+use crate::branch::{Branches, REPORT_TIME, WRITTEN_AFTER, uptime};
 use crate::ground::at::DirAt;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::node::NodeId;
@@ -124,7 +124,7 @@ impl DirChanges {
         let mut notes = self.notes.lock();
         if !notes.names.is_empty() {
             let now = uptime();
-            notes.names.retain(|known| now <= known.at + SETTLED);
+            notes.names.retain(|known| now <= known.at + WRITTEN_AFTER);
         }
         notes.names.iter().filter(|known| wanted(known)).copied().collect()
     }
@@ -154,7 +154,7 @@ impl DirChanges {
         for note in taken {
             let Some(loss) = note.loss(branches) else { continue };
             lost = true;
-            if !loss.is_back && loss.is_told() {
+            if !loss.is_back && loss.is_reported() {
                 self.notes.lock().add(note);
             }
         }
@@ -164,12 +164,12 @@ impl DirChanges {
     /// Whether a note still counts.
     pub(crate) fn any_counts(&self, branches: &Branches) -> bool {
         let notes = self.notes.lock();
-        let is_recent = |at| uptime() <= at + SETTLED;
+        let is_recent = |at| uptime() <= at + WRITTEN_AFTER;
         notes.names.iter().any(|name| is_recent(name.at))
             || notes
                 .changes
                 .iter()
-                .any(|note| note.loss(branches).map_or_else(|| is_recent(note.at), |loss| loss.is_told()))
+                .any(|note| note.loss(branches).map_or_else(|| is_recent(note.at), |loss| loss.is_reported()))
     }
 }
 
@@ -182,8 +182,8 @@ struct LostChange {
 
 impl LostChange {
     /// While it is away.
-    fn is_told(&self) -> bool {
-        uptime() < self.left + TOLD
+    fn is_reported(&self) -> bool {
+        uptime() < self.left + REPORT_TIME
     }
 }
 
@@ -194,7 +194,7 @@ impl DirChange {
         let branch = branches.get(self.branch).ok().filter(|branch| !branch.is_retired())?;
         // It has not left before the change: where an earlier time is read, it is leaving now.
         let (now, left) = (branch.epoch(), branch.left_at().max(self.at));
-        let may_be_lost = now != Some(self.epoch) && left <= self.at + SETTLED;
+        let may_be_lost = now != Some(self.epoch) && left <= self.at + WRITTEN_AFTER;
         may_be_lost.then_some(LostChange { left, is_back: now.is_some() })
     }
 }

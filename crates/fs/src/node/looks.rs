@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Which threads looked: none, one by its number, or several (or one without a number).
-const NOBODY: u32 = 0;
+const NONE: u32 = 0;
 const SEVERAL: u32 = u32::MAX;
 /// Larger than any thread's number (`PID_MAX_LIMIT`).
 const OWN: u32 = 1 << 30;
@@ -39,7 +39,7 @@ impl Looks {
     pub(crate) fn note(&self) {
         let asker = ASKER.get();
         let also = |before| match before {
-            NOBODY => Some(asker),
+            NONE => Some(asker),
             one if one == asker || one == SEVERAL => None,
             _ => Some(SEVERAL),
         };
@@ -50,10 +50,10 @@ impl Looks {
     /// After a change: whether the reply to a look that did not see it may be on its way. The next one is asked for
     /// looks from here on.
     pub(crate) fn may_race_with_reply(&self) -> bool {
-        if self.0.load(Ordering::SeqCst) == NOBODY {
+        if self.0.load(Ordering::SeqCst) == NONE {
             return false;
         }
-        let looked = self.0.swap(NOBODY, Ordering::SeqCst);
+        let looked = self.0.swap(NONE, Ordering::SeqCst);
         looked == SEVERAL || looked != ASKER.get()
     }
 }

@@ -327,11 +327,11 @@ pub(super) fn place_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Reloca
         Err(Errno::EXIST) => return Err(RelocateError::Taken),
         done => return placed(done),
     }
-    place_by_hand(from, to)
+    place_without_flag(from, to)
 }
 
 /// [`place_new`] without the flag.
-pub(super) fn place_by_hand(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), RelocateError> {
+pub(super) fn place_without_flag(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), RelocateError> {
     if !is_known_by_path(to.dir) {
         match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
             Ok(()) => {

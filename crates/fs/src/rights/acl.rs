@@ -106,7 +106,7 @@ impl Acl {
         acl
     }
 
-    pub(super) fn names_nobody(&self) -> bool {
+    pub(super) fn is_minimal(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
@@ -116,7 +116,7 @@ impl Acl {
         entries.extend(self.users.iter().map(|(id, bits)| AclEntry { tag: USER, bits: *bits, id: *id }));
         entries.push(AclEntry { tag: GROUP_OBJ, bits: self.group, id: NO_ID });
         entries.extend(self.groups.iter().map(|(id, bits)| AclEntry { tag: GROUP, bits: *bits, id: *id }));
-        if !self.names_nobody() {
+        if !self.is_minimal() {
             entries.push(AclEntry { tag: MASK, bits: mask, id: NO_ID });
         }
         entries.push(AclEntry { tag: OTHER, bits: self.other, id: NO_ID });
@@ -128,7 +128,7 @@ impl Acl {
     /// rights.
     pub(super) fn mask(&self) -> u16 {
         match self.users.values().chain(self.groups.values()).fold(self.group, |all, bits| all | bits) {
-            0 if !self.names_nobody() => READ,
+            0 if !self.is_minimal() => READ,
             mask => mask,
         }
     }

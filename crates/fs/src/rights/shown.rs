@@ -50,7 +50,7 @@ pub(crate) fn shown(copies: &[Rights]) -> ShownRights {
         }
     }
     let entries = all.entries(all.mask());
-    let access = (!all.names_nobody()).then(|| acl::attribute(&entries));
+    let access = (!all.is_minimal()).then(|| acl::attribute(&entries));
     perm |= acl::mode_of(&entries);
     ShownRights {
         rights: Rights { perm, uid: owner.unwrap_or(0), gid: group.unwrap_or(0), access, default },

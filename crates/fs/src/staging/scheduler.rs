@@ -96,7 +96,7 @@ impl Staging {
     /// Waits for no branch.
     fn run_round(&self, area: &Area) -> bool {
         match self.adopt_staged() {
-            Ok(()) => self.context.unwarn(&WarningSubject::Staging),
+            Ok(()) => self.context.clear_warning(&WarningSubject::Staging),
             Err(error) => {
                 let why = error.to_string();
                 self.context.warn(WarningSubject::Staging, &Warning::StagingUnlisted { why });

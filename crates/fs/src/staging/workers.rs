@@ -27,7 +27,7 @@ use crate::warning::Warning;
 /// sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
 /// Number of failures in a row after which the rest of a worker's files wait for another time.
-const HOPELESS: usize = 16;
+const MOST_FAILURES: usize = 16;
 
 /// Where a file cannot go, as far as it was tried.
 pub(crate) struct TriedBranches {
@@ -161,14 +161,14 @@ impl DestageWorkers {
     /// A worker's thread. It holds the room only while it has a file at hand.
     fn run(self: &Arc<Self>, branch: BranchId) {
         let mut failures = 0;
-        while let Some(leaving) = self.next(branch) {
-            let file = id_of(&leaving.node);
+        while let Some(task) = self.next(branch) {
+            let file = id_of(&task.node);
             let staging = self.staging.upgrade();
             // The panic hook reports a panic; it ends nothing else.
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                staging
-                    .as_ref()
-                    .map_or(DestageOutcome::Stays, |staging| staging.destage_one(branch, leaving, failures >= HOPELESS))
+                staging.as_ref().map_or(DestageOutcome::Stays, |staging| {
+                    staging.destage_one(branch, task, failures >= MOST_FAILURES)
+                })
             }));
             drop(staging);
             match outcome {
@@ -184,7 +184,7 @@ impl DestageWorkers {
         let mut state = self.state.lock();
         let worker = state.workers.get_mut(&branch)?;
         let next = worker.files.pop_front();
-        worker.at_work = next.as_ref().map(|leaving| id_of(&leaving.node));
+        worker.at_work = next.as_ref().map(|task| id_of(&task.node));
         worker.since = next.is_some().then(Instant::now);
         next
     }
@@ -204,9 +204,9 @@ impl DestageWorkers {
         self.changed.notify_all();
         match outcome {
             DestageOutcome::Left | DestageOutcome::Stays => _ = state.handed.remove(&file),
-            DestageOutcome::Elsewhere(other, leaving) => {
+            DestageOutcome::Elsewhere(other, task) => {
                 state.handed_on += 1;
-                state.workers.entry(other).or_default().files.push_back(leaving);
+                state.workers.entry(other).or_default().files.push_back(task);
                 self.start(state, other);
             }
         }
@@ -304,13 +304,13 @@ impl Staging {
     }
 
     /// A worker's work on one file; where others could not leave before, it is left for another time.
-    fn destage_one(&self, branch: BranchId, leaving: DestageTask, is_hopeless: bool) -> DestageOutcome {
+    fn destage_one(&self, branch: BranchId, task: DestageTask, gives_up: bool) -> DestageOutcome {
         let Some(area) = self.staged.area() else { return DestageOutcome::Left };
         if self.context.is_stopping() {
             return DestageOutcome::Stays;
         }
-        let node = Arc::clone(&leaving.node);
-        let outcome = if is_hopeless { DestageOutcome::Stays } else { self.destage_to(branch, leaving) };
+        let node = Arc::clone(&task.node);
+        let outcome = if gives_up { DestageOutcome::Stays } else { self.destage_to(branch, task) };
         match outcome {
             DestageOutcome::Left => self.write_back.await_room(&node),
             DestageOutcome::Stays => area.postpone(&node),

@@ -142,7 +142,7 @@ impl Tree {
     /// Opens something; where no descriptor is left, once more without half of those that are only kept to be faster.
     pub(crate) fn opening<T>(&self, open: impl Fn() -> OpResult<T>) -> OpResult<T> {
         match open() {
-            Err(error) if error.is_want_of_descriptors() => {
+            Err(error) if error.lacks_descriptor() => {
                 self.dir_fds.shrink();
                 open()
             }
@@ -190,7 +190,7 @@ impl Tree {
                 Err(error @ (OpError::Offline | OpError::Sys(Errno::TIMEDOUT))) => failure = Some(error),
                 Err(OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => self.drop_copy(node, dir, *copy),
                 // That the daemon lacks something says nothing of the branch: there may be files.
-                Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
+                Err(error) if error.is_own_shortage() || self.context.is_strict() => return Err(error),
                 Err(error) => {
                     tracing::warn!(branch = %self.placement.branch_name(copy.branch), %error, "cannot open a directory");
                     failure = Some(error);
@@ -314,7 +314,7 @@ impl Tree {
                     self.add_copy(node, dir, branch, &meta);
                 }
                 Ok(_) => {}
-                Err(error) if error.is_own_want() => return Err(error),
+                Err(error) if error.is_own_shortage() => return Err(error),
                 Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "cannot look for a directory"),
             }
         }

@@ -46,7 +46,7 @@ use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_a
 use crate::warning::Warning;
 
 /// How long a directory whose entries change is not compared again.
-const REST: Duration = Duration::from_secs(1);
+const COMPARE_PAUSE: Duration = Duration::from_secs(1);
 /// [`Dir::alike`] while the copies are compared: no topology.
 const COMPARING: u64 = u64::MAX;
 
@@ -197,7 +197,7 @@ impl Tree {
                     }
                 }
                 Err(OpError::Offline | OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
-                Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
+                Err(error) if error.is_own_shortage() || self.context.is_strict() => return Err(error),
                 // Nothing on it can be reached either. What it denies holds again once it can be read.
                 Err(error) => {
                     dir.alike.store(0, Ordering::Release);
@@ -217,11 +217,11 @@ impl Tree {
         let models: Vec<&InspectedCopy> =
             inspected.iter().filter(sound).filter(|seen| seen.note.at == newest).collect();
         let models = if models.is_empty() { inspected.iter().collect() } else { models };
-        let is_owed = |seen: &InspectedCopy| {
-            let lacks = seen.mark.is_none() && seen.note.at < newest && self.is_owed(node, seen, &models);
+        let lacks_change = |seen: &InspectedCopy| {
+            let lacks = seen.mark.is_none() && seen.note.at < newest && self.lacks_change(node, seen, &models);
             (seen.mark.is_some() || lacks) && seen.at.online.abilities.ownership
         };
-        let owed: Vec<bool> = inspected.iter().map(is_owed).collect();
+        let owed: Vec<bool> = inspected.iter().map(lacks_change).collect();
         if !owed.contains(&true) {
             return late;
         }
@@ -244,7 +244,7 @@ impl Tree {
                 late.branches.push(seen.at.id());
             }
         }
-        self.clear_owed(node, &models, &carried);
+        self.remove_carried(node, &models, &carried);
         late.changed |= !carried.is_empty();
         reread(inspected, &carried);
         late
@@ -300,7 +300,7 @@ impl Tree {
 
     /// Whether a copy lacks the change that is noted on the `models`: they name it, or the pool made it (such copies
     /// have the number of their original).
-    fn is_owed(&self, node: &Arc<Node>, seen: &InspectedCopy, models: &[&InspectedCopy]) -> bool {
+    fn lacks_change(&self, node: &Arc<Node>, seen: &InspectedCopy, models: &[&InspectedCopy]) -> bool {
         let number =
             |seen: &InspectedCopy| self.inodes.ino_checked(inode_key(&seen.at.online, &seen.meta), seen.meta.btime);
         models.iter().any(|model| {
@@ -309,7 +309,7 @@ impl Tree {
     }
 
     /// The copies that got a change are named no longer, because another directory may get the inode.
-    fn clear_owed(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
+    fn remove_carried(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
         let named = |owed: &CopyId| carried.iter().any(|copy| names(node, &[*owed], *copy));
         for seen in models.iter().filter(|seen| seen.note.owed.iter().any(named)) {
             let mut note = seen.note.clone();
@@ -437,7 +437,7 @@ impl Comparison {
         match self.copies.iter().find(|copy| copy.branch == branch && copy.seen == mode_and_owner(meta)) {
             Some(copy) if copy.ctime == meta.ctime => CopyChange::Nothing,
             // A change of entries sets both times.
-            Some(_) if meta.ctime == meta.mtime && self.at.elapsed() < REST => CopyChange::Nothing,
+            Some(_) if meta.ctime == meta.mtime && self.at.elapsed() < COMPARE_PAUSE => CopyChange::Nothing,
             Some(_) if meta.ctime == meta.mtime => CopyChange::Entries,
             _ => CopyChange::Attributes,
         }

@@ -129,7 +129,7 @@ impl Tree {
     fn is_single(&self, parent: &Arc<Node>, name: &OsStr) {
         if self.duplicates_told.load(Ordering::Relaxed) {
             let path = crate::node::path_of(parent, name);
-            self.context.unwarn(&WarningSubject::Name(String::from_utf8_lossy(&path).into_owned()));
+            self.context.clear_warning(&WarningSubject::Name(String::from_utf8_lossy(&path).into_owned()));
         }
     }
 

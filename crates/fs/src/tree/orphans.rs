@@ -88,7 +88,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 impl Tree {
     /// Removes an entry that a branch may have made although it reported a failure, or after a later step failed.
     /// Leaves an entry that another thread has found.
-    pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: NewEntry) {
+    pub(crate) fn undo_create(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: NewEntry) {
         let is_known = |found: &Meta| self.nodes.find(Backing::of(&dir.branch, found)).is_some();
         let removed = dir.find(name).and_then(|found| match found {
             Some(found) if made == NewEntry::Link || !made.is_empty(&found) || is_known(&found) => Ok(()),
@@ -110,8 +110,8 @@ impl Tree {
         }
     }
 
-    /// [`Tree::unmake`], if a branch that may hang failed so that it may have done what was asked.
-    pub(crate) fn unmake_if_unsure(
+    /// [`Tree::undo_create`], if a branch that may hang failed so that it may have done what was asked.
+    pub(crate) fn undo_create_if_unsure(
         &self,
         parent: &Arc<Node>,
         name: &OsStr,
@@ -120,7 +120,7 @@ impl Tree {
         error: OpError,
     ) {
         if dir.online.guarded && is_unsure(error) {
-            self.unmake(parent, name, dir, made);
+            self.undo_create(parent, name, dir, made);
         }
     }
 

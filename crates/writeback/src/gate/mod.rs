@@ -4,8 +4,8 @@
 //! follows the disk. It is twice the disk's rate just above the set point, its rate in the middle, and zero at the
 //! limit. So every write is slowed down a little, instead of a single one for long.
 //!
-//! No writer is stuck. All waiting writers continue when nothing reached the disk for [`STALL_TIMEOUT`], when the policy
-//! has nothing to offer, and when the flusher stops. Then only the kernel's own limits hold.
+//! No writer is stuck. All waiting writers continue when nothing reached the disk for [`STALL_TIMEOUT`], when the
+//! policy has nothing to offer, and when the flusher stops. Then only the kernel's own limits hold.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

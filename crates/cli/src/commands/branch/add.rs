@@ -165,7 +165,7 @@ impl AddArgs {
 
     fn balance_after(&self, client: &Client) -> anyhow::Result<ExitCode> {
         let Some(group) = self.group.clone().filter(|_| self.balance) else { return Ok(ExitCode::SUCCESS) };
-        let request = Request::Balance { group, within: balance::TO, dry_run: false, bandwidth: None };
+        let request = Request::Balance { group, within: balance::DEFAULT_WITHIN, dry_run: false, bandwidth: None };
         balance::balance(client, &request, false, self.json)
     }
 }

@@ -29,7 +29,7 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 /// Longest request.
 const LONGEST: u64 = 4 << 20;
 /// Most bytes of messages that are gathered before they are sent.
-const TOGETHER: usize = 16 << 10;
+const SEND_THRESHOLD: usize = 16 << 10;
 /// How long a client may take to send its request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take to read its answer. A client that does not read counts as gone.
@@ -268,7 +268,7 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     let mut unsaid = Vec::new();
     let mut tell = |progress: &S::Progress| {
         hears = hears && add_line::<S>(&mut unsaid, &Reply::Progress(progress)).is_ok();
-        if S::is_followed(progress) && unsaid.len() < TOGETHER {
+        if S::is_followed(progress) && unsaid.len() < SEND_THRESHOLD {
             return hears;
         }
         hears = hears && send(client, &unsaid).is_ok();

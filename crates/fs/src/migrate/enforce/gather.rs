@@ -12,7 +12,7 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::control::protocol::MoveEvent;
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
-use crate::migrate::batch::{LARGE, MOST_BYTES, MoveResult};
+use crate::migrate::batch::{LARGEST_FILE, MOST_BYTES, MoveResult};
 use crate::migrate::enforce::EnforceWalker;
 use crate::migrate::enforce::placement_override::{Target, VisitedFile};
 use crate::migrate::moving::{MoveControl, MoveReason, NotMoved};
@@ -54,7 +54,7 @@ impl MovesByRoute<'_> {
 impl<'a> EnforceWalker<'a> {
     /// Moves a file, at the latest when its way has enough files for a batch.
     pub(super) fn gather(&mut self, way: [BranchId; 2], found: MisplacedFile<'a>) {
-        if found.meta.size > LARGE.0 {
+        if found.meta.size > LARGEST_FILE.0 {
             return self.move_found(way, vec![found]);
         }
         self.planned.room(way, found.meta.occupied());

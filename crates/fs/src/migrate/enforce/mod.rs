@@ -104,7 +104,7 @@ impl Migrations {
     pub(crate) fn enforce(&self, walk: WalkOptions, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &WalkScope::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
-            self.context.unwarn(&WarningSubject::Misplaced);
+            self.context.clear_warning(&WarningSubject::Misplaced);
         }
         self.revisits.retry_given_up();
         // Makes changes on the branches themselves visible.

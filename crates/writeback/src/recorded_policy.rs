@@ -9,7 +9,7 @@ use crate::journal::MOST_WAITING;
 use crate::settings::Settings;
 
 /// See the module.
-pub(crate) struct Ledger {
+pub(crate) struct RecordedPolicy {
     policy: WriteBack,
     settings: Settings,
     /// The time of its last event; time never goes back.
@@ -17,9 +17,9 @@ pub(crate) struct Ledger {
     recorder: Option<Recorder>,
 }
 
-impl Ledger {
-    pub(crate) fn new(settings: Settings) -> Result<Ledger, FlusherError> {
-        Ok(Ledger { policy: settings.check()?, settings, last: Nanos(0), recorder: None })
+impl RecordedPolicy {
+    pub(crate) fn new(settings: Settings) -> Result<RecordedPolicy, FlusherError> {
+        Ok(RecordedPolicy { policy: settings.check()?, settings, last: Nanos(0), recorder: None })
     }
 
     fn at(&mut self, now: Nanos) -> Nanos {
@@ -115,7 +115,7 @@ impl Ledger {
         &self.settings
     }
 
-    pub(crate) fn policy(&self) -> &WriteBack {
+    pub(crate) fn inner(&self) -> &WriteBack {
         &self.policy
     }
 
