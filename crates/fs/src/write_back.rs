@@ -138,7 +138,7 @@ pub(crate) fn copy_within_limit<T>(
     let copied = copy(&Limits { written: Some(&pace), ..limits });
     match (made.get(), &copied) {
         (Some(id), Err(_)) => flusher.deleted(*id),
-        // Nobody else can have written it: it is in no directory of the tree yet.
+        // No process can have written it: it is in no directory of the tree yet.
         (Some(id), Ok(_)) if limits.durability == Durability::Now => flusher.synced(*id, flusher.mark()),
         _ => {}
     }

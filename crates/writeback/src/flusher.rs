@@ -187,7 +187,7 @@ impl Flusher {
         });
     }
 
-    /// The last name of a file is gone and nobody has it open, or it was moved to another file system.
+    /// The last name of a file is gone and no process has it open, or it was moved to another file system.
     pub fn deleted(&self, file: FileId) {
         self.change(|state| state.deleted(self.shared.now(), file));
     }

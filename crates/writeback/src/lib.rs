@@ -9,7 +9,7 @@
 //! - `files`, `place`, `geometry`: files, where their pages lie, where they will probably come to lie
 //! - `recency`: which pages the page cache counts as recently used
 //! - `flush_loop`: the thread that writes back; `gate`, `thresholds`: who waits, and from when on
-//! - [`bpf`]: dirty pages of a file system that nobody here writes to
+//! - [`bpf`]: dirty pages of a file system that other processes write to
 //! - `sys`: system calls
 
 pub mod bpf;

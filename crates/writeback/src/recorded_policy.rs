@@ -36,7 +36,7 @@ impl RecordedPolicy {
         }
     }
 
-    /// A record that nobody writes down ends, without its end.
+    /// A record that is not written to its file in time ends, without its end.
     fn bound_record(&mut self) {
         if self.record_waiting() > MOST_WAITING {
             self.recorder = None;
@@ -101,7 +101,7 @@ impl RecordedPolicy {
         self.recorder.is_some()
     }
 
-    /// Bytes of the record that nobody has taken yet.
+    /// Bytes of the record that were not taken yet.
     pub(crate) fn record_waiting(&self) -> usize {
         self.recorder.as_ref().map_or(0, Recorder::waiting)
     }

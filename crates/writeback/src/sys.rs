@@ -61,7 +61,7 @@ pub(crate) fn open_handle(root: BorrowedFd<'_>, handle: &FileHandle) -> io::Resu
     let fd = check(i64::from(unsafe {
         libc::open_by_handle_at(root.as_raw_fd(), (&raw mut raw).cast::<libc::file_handle>(), flags)
     }))?;
-    // SAFETY: the call returned a descriptor that nobody else has.
+    // SAFETY: the call returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 

@@ -65,7 +65,7 @@ impl BlockDevice for Hybrid {
         self.shared.flush_all()
     }
 
-    /// Only what the log has nothing of, and only while the disk spins: nobody wakes a disk to tell it what it need not
+    /// Only what the log has nothing of, and only while the disk spins: no disk is woken to be told what it need not
     /// know.
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
         self.geometry().check_range(range)?;

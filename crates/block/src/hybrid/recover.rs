@@ -8,10 +8,10 @@
 //!
 //! A record that would have run over the end of the log lies at its start instead of behind the last one.
 //!
-//! The first record that does not count ends the log. Usually it was being written when power was lost, and nobody was
-//! told that it was durable. But if the superblock, or a record behind it, says that it had been durable (the certain
-//! mark), it was damaged later, and its contents are lost. An opening refuses that ([`recover`]); [`super::survey`]
-//! continues behind it.
+//! The first record that does not count ends the log. Usually it was being written when power was lost, and no client
+//! was told that it was durable. But if the superblock, or a record behind it, says that it had been durable (the
+//! certain mark), it was damaged later, and its contents are lost. An opening refuses that ([`recover`]);
+//! [`super::survey`] continues behind it.
 //!
 //! Between these two cases is a record that a flush had promised (the promised mark), when it is unknown whether that
 //! flush was answered. Its contents are perhaps lost: that is reported, a filler is written in its place, and the log
@@ -101,7 +101,7 @@ impl Gap {
 pub(super) enum LogStep<'a> {
     /// A record that counts, with the checksums of its data.
     Record(&'a Header, &'a [LogChecksum]),
-    /// One that may be left over from before a crash, behind something that was written in its place. Nobody knows
+    /// One that may be left over from before a crash, behind something that was written in its place. It is not known
     /// whether it is the newest.
     Doubtful(&'a Header),
     Gap(&'a Gap),

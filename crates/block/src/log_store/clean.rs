@@ -28,7 +28,7 @@ use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
 use super::life::Life;
 use crate::error::BlockError;
 
-/// How often the keeper looks when nobody calls it.
+/// How often the keeper looks when no other thread calls it.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pages of the map that are read at most to see what of a chunk's discarded blocks still is.
 const MOST_BROUGHT: u32 = 64;

@@ -82,7 +82,7 @@ pub struct Report {
     pub copied: ByteSize,
     /// Blocks that may not be what was written last, in order.
     pub unrecovered: Vec<Unrecovered>,
-    /// Chunks at the end of the log whose headers are lost, at least: nobody knows which blocks they held.
+    /// Chunks at the end of the log whose headers are lost, at least: it is not known which blocks they held.
     pub missing_chunks: u64,
 }
 

@@ -77,7 +77,7 @@ pub struct LogStoreStats {
     pub slowed_time: Nanos,
     /// Segments that could not be read and are not cleaned.
     pub damaged_segments: u32,
-    /// Reads since the opening that were refused, as a block was not what was written, or nobody could tell.
+    /// Reads since the opening that were refused, as a block was not what was written, or might not be.
     pub damaged_reads: u64,
     /// Bytes that are lost to damage, and cannot be read until they are written again.
     pub lost: ByteSize,

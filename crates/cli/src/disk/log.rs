@@ -140,7 +140,7 @@ impl Log {
         Ok(self.store.grow()?)
     }
 
-    /// Ends it; nobody may use it any more.
+    /// Ends it; no client may use it any more.
     pub(crate) fn close(self) -> anyhow::Result<()> {
         into_unshared(self.store)?.close().context("closing the log store")
     }

@@ -72,7 +72,7 @@ pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -
     Ok(())
 }
 
-/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted.
+/// Brings to the disk what is on the flash of a hybrid disk that no daemon serves, and ends the pair if that is wanted.
 /// Returns how much was on flash only, what of it is lost, and what is perhaps.
 pub(crate) fn detach_unserved(
     spec: &DiskSpec,

@@ -118,8 +118,9 @@ pub(crate) fn is_served(name: &DiskName) -> bool {
     client::is_listening(&control(name))
 }
 
-/// Waits until nobody listens for a disk of that name. A daemon answers just before it ends, and a process that starts
-/// one after that must not take it for one that continues. Gives up when another process has started one meanwhile.
+/// Waits until no daemon listens for a disk of that name. A daemon answers just before it ends, and a process that
+/// starts one after that must not take it for one that continues. Gives up when another process has started one
+/// meanwhile.
 pub(crate) fn wait_until_gone(name: &DiskName) {
     let deadline = Instant::now() + EXIT_TIMEOUT;
     while is_served(name) && Instant::now() < deadline {

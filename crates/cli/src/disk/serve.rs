@@ -3,7 +3,7 @@
 //! 1. The control socket is bound: a second daemon of the same name ends here.
 //! 2. The disk is opened, a hybrid disk with its log, the NBD server started, and the disk attached if that is wanted.
 //! 3. Requests are answered until a signal or a request ends the daemon.
-//! 4. The block device is taken away, which waits until nobody uses it. The server stops: requests under way are
+//! 4. The block device is taken away, which waits until no process uses it. The server stops: requests under way are
 //!    answered, and everything is flushed. Then the disk is closed, or taken apart.
 
 use std::sync::Arc;

@@ -233,7 +233,7 @@ impl DiskService {
         force: bool,
         report: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<Detached> {
-        // One that gave up while nobody answered is not served later.
+        // A client that gave up while no daemon answered is not served later.
         if !report(&Progress::default()) {
             bail!("{CLIENT_GONE}");
         }

@@ -147,7 +147,7 @@ fn left_behind() -> Vec<Diagnostic> {
     items
 }
 
-/// Sockets that nobody listens at, and that belong to no mount.
+/// Sockets that no daemon listens at, and that belong to no mount.
 fn old_sockets(dir: &Path, pools: &[PathBuf]) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let sockets = entries.flatten().map(|entry| entry.path());

@@ -49,7 +49,8 @@ use crate::warning::{Warning, WarningSubject};
 const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a branch that came back waits for those among names.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long branches that may hang may take to put right what was left half done: nobody can resolve a name meanwhile.
+/// How long branches that may hang may take to put right what was left half done: no thread can resolve a name
+/// meanwhile.
 const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Admin {
@@ -155,7 +156,7 @@ impl Admin {
     pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
             self.probe_others(online);
-            // While nobody waits, and before directories get the names that they were given meanwhile.
+            // While no thread waits, and before directories get the names that they were given meanwhile.
             if !self.intents_can_be_read(branch) || !self.tree.remove_orphans(branch, online) {
                 return false;
             }
@@ -167,7 +168,8 @@ impl Admin {
             self.report_recovery(&recovery);
             self.admit(branch);
             self.branches.topology.fetch_add(1, Ordering::AcqRel);
-            // While nobody is among names: what a copy here denies holds before anything on the branch can be reached.
+            // While no thread resolves names: what a copy here denies holds before anything on the branch can be
+            // reached.
             self.forget_rights();
             self.tree.forget_copies_away(online.uuid.to_u128_le());
         } else {
@@ -212,7 +214,7 @@ impl Admin {
         }
     }
 
-    /// A look at what recovery will look at, while nobody waits; a branch that may hang does it here.
+    /// A look at what recovery will look at, while no thread waits; a branch that may hang does it here.
     fn intents_can_be_read(&self, branch: &Branch) -> bool {
         let look = |online: &Online| {
             let Some(hidden) = &online.hidden else { return Ok(()) };

@@ -107,8 +107,8 @@ impl Admin {
         self.staged.area().filter(|area| area.intake == Intake::NewFiles)
     }
 
-    /// Lets nobody write on branches that are to be read-only. Returns an error, and changes nothing, while a file is
-    /// open for writing. Returns those that it closed.
+    /// Makes branches read-only that are to be. Returns an error, and changes nothing, while a file is open for
+    /// writing. Returns those that it made read-only.
     fn stop_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
         let closing: Vec<_> = self
             .named_branches()

@@ -1,7 +1,7 @@
 //! Puts another disk in a branch's place, because the disk that was there broke, was formatted anew, or lost its
 //! marker.
 //!
-//! 1. A check that nobody would lose sight of files without having asked for that.
+//! 1. A check that no user loses sight of files without having asked for that.
 //! 2. The old branch goes, with all that the pool remembers of it.
 //! 3. The new branch comes online. The pool notes where the old one was, and rules now mean the new one.
 //!

@@ -34,7 +34,7 @@ impl Admin {
         self.refresh_space();
         self.write_back.measure_write_back();
         self.measure_errors();
-        // The kernel asks for no file to be closed once nobody is in the mount any more.
+        // The kernel asks for no file to be closed once no process uses the mount any more.
         let in_use = self.context.kernel.get().is_none_or(|kernel| kernel.is_mounted());
         // First: a release that begins later has its handle still.
         let closing = self.io.releases_under_way();
@@ -361,7 +361,7 @@ enum MoveTiming {
         /// Until when, for people.
         leaves: &'static str,
     },
-    /// Nobody has it in mind.
+    /// No move of it is planned.
     Unknown,
 }
 

@@ -58,7 +58,7 @@ impl Branches {
     /// A branch by name; removed ones are no longer found.
     pub(crate) fn named(&self, name: &str) -> Result<Arc<Branch>, Error> {
         let branches = self.list.load();
-        // The staging area is no branch that anybody could speak of.
+        // The staging area is no branch that a user could name.
         let named = |branch: &&Arc<Branch>| branch.spec.name == name && !self.is_staging(branch.id);
         branches.iter().find(named).cloned().ok_or_else(|| Error::UnknownBranch {
             name: name.to_owned(),
@@ -88,7 +88,7 @@ impl Branches {
         branches.iter().filter_map(|branch| Some((Arc::clone(branch), branch.online()?))).collect()
     }
 
-    /// Whether a file is open whose writes nobody sees.
+    /// Whether a file is open whose writes the daemon does not see.
     pub(crate) fn any_written_past_daemon(&self) -> bool {
         self.online().iter().any(|(_, online)| online.unsynced.has_writers())
     }

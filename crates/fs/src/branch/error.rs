@@ -37,7 +37,7 @@ pub enum BranchError {
         /// What is missing.
         reason: NotMounted,
     },
-    /// Nobody knows how many files it has.
+    /// How many files it has is not known.
     #[error("{path:?} cannot have max_files: {why} (remove the key, or give the branch a file system of its own)")]
     Uncountable {
         /// Path of the branch.
@@ -187,7 +187,7 @@ pub enum HiddenProblem {
     /// A symbolic link, or not a directory.
     #[error("is a symbolic link or not a directory")]
     NotADirectory,
-    /// Somebody else's.
+    /// Another program's.
     #[error("belongs to user {owner}, not to the daemon's")]
     Owner {
         /// Whose.

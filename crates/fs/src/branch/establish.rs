@@ -338,7 +338,7 @@ impl BranchSetup {
     }
 
     /// A branch of the same identity elsewhere that is not online just now, but is still where it was. One that does
-    /// not answer holds up nobody.
+    /// not answer holds up no caller.
     fn absent_twin(&self, identity: &Identity) -> Option<String> {
         let others = self.state.others_with_uuid(&identity.uuid, &self.spec.name);
         let still_there = |path: &PathBuf| {

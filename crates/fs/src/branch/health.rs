@@ -73,7 +73,7 @@ impl Branch {
         found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
-    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; a
+    /// Ends its use in order. Another daemon may have it at once, also where a thread still holds a descriptor; a
     /// branch that may hang is closed with its last descriptor.
     pub fn close(&self) {
         let _changing = self.changing.lock();

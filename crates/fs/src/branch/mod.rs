@@ -167,7 +167,7 @@ pub struct Branch {
     retired: Arc<AtomicBool>,
     /// When it last went offline ([`uptime`]).
     left_at: AtomicU64,
-    /// When it last went offline with changes that it may have lost; 0: nobody has to be told.
+    /// When it last went offline with changes that it may have lost; 0: no caller has to be told.
     lost_at: AtomicU64,
     guarded: AtomicBool,
     suspect: AtomicBool,

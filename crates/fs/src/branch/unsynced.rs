@@ -46,7 +46,7 @@ impl Unsynced {
         self.writers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether anybody may write past the daemon.
+    /// Whether any process may write past the daemon.
     pub(crate) fn has_writers(&self) -> bool {
         self.writers.load(Ordering::Acquire) > 0
     }
@@ -77,7 +77,7 @@ impl Branch {
         }
     }
 
-    /// Step 3: whether changes that nobody made durable may be lost.
+    /// Step 3: whether changes that no sync has made durable may be lost.
     pub(crate) fn may_have_lost(&self) -> bool {
         let lost_at = self.lost_at.load(Ordering::Acquire);
         let (is_back, lasts) = (self.is_online(), uptime() < lost_at + REPORT_TIME);

@@ -87,7 +87,7 @@ impl NameConflict {
         if self.names == 1 { "1 name is".to_owned() } else { format!("{} names are", self.names) }
     }
 
-    /// Where they are, and that nobody sees them there as it is.
+    /// Where they are, and that they cannot be seen there.
     fn places(&self) -> String {
         let hidden = if self.hidden { "; the branches are hidden: unmount the pool first" } else { "" };
         format!("\"{}\", \"{}\"{hidden}", self.here.display(), self.there.display())

@@ -393,7 +393,7 @@ impl FileAt {
         crate::ground::lease::is_open_elsewhere(self.fd.as_fd())
     }
 
-    /// Whether anybody has the file open for writing, mappings included. `None`: this file system cannot say.
+    /// Whether any process has the file open for writing, mappings included. `None`: this file system cannot say.
     pub(crate) fn is_open_for_writing(&self) -> Option<bool> {
         crate::ground::lease::is_open_for_writing(self.fd.as_fd())
     }

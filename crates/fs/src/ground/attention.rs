@@ -1,4 +1,4 @@
-//! Wakes the monitor: something happened that it should look at before its time. Nobody has to look now and then
+//! Wakes the monitor: something happened that it should look at before its time. No thread has to look now and then
 //! whether anything did.
 
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -206,7 +206,7 @@ impl Workers {
         drop(jobs);
     }
 
-    /// Has a thread make a call, for which nobody waits. A panic in it ends nothing else.
+    /// Has a thread make a call, for which no thread waits. A panic in it ends nothing else.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Lost> {
         let mut queue = self.shared.queue.lock();
         if queue.closed {

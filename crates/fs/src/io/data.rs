@@ -21,7 +21,7 @@ use crate::tree::unsynced_names::NamesToSync;
 pub struct TreeSpace {
     /// Size in bytes.
     pub total: u64,
-    /// Free for everybody.
+    /// Free for every user.
     pub free: u64,
     /// Free, with what is kept for root.
     pub free_for_root: u64,
@@ -191,7 +191,7 @@ impl Io {
         }
         self.moving(handle, length, || {
             let handle = self.handle(handle)?;
-            // Alone: what is cut off again when it fails is nobody else's.
+            // Alone: what is cut off again when it fails is no other writer's.
             let _io = self.file_of(&handle)?.io.write();
             let file = handle.current();
             // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is

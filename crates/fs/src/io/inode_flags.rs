@@ -135,7 +135,7 @@ impl FileAt {
         self.reopen(OFlags::RDONLY | OFlags::NONBLOCK)?.change(call)
     }
 
-    /// Whether the branch lets nobody unlink it.
+    /// Whether the branch does not let it be unlinked.
     pub(crate) fn is_pinned(&self) -> bool {
         self.on_inode(|file| Ok(inode_flags::is_pinned(file))).unwrap_or(false)
     }

@@ -83,7 +83,7 @@ impl Io {
         self.handle_shard(id).write().remove(&id).ok_or(OpError::Stale)
     }
 
-    /// Whether anybody has a file open.
+    /// Whether any process has a file open.
     pub(crate) fn has_open_handles(&self) -> bool {
         self.handles.iter().any(|shard| !shard.read().is_empty())
     }

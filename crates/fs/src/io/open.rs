@@ -251,7 +251,7 @@ impl Io {
             && self.tree.placement.allows_passthrough(|| path_in(state), meta, branch)
             // Past the daemon, a branch that hangs would hang its callers for good.
             && !opened.online.guarded
-            // The daemon takes the bits away when such a file is written; in passthrough nobody would.
+            // The daemon takes the bits away when such a file is written; in passthrough nothing would.
             && !meta.is_set_id()
             // A policy cannot order writes that bypass the daemon.
             && !(request.write && self.write_back.has_flusher(branch.id))

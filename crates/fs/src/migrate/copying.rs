@@ -62,8 +62,8 @@ struct CopyControl {
 }
 
 impl Migrations {
-    /// Runs `copy`, which copies as `copying` says. Its result is dropped where it was made when nobody waits for it
-    /// any more.
+    /// Runs `copy`, which copies as `copying` says. Its result is dropped where it was made when the caller no longer
+    /// waits.
     pub(crate) fn copy_over<T: Send + 'static>(
         &self,
         copying: CopyOptions<'_>,

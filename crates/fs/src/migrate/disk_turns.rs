@@ -1,5 +1,5 @@
-//! Turns on disks: of the moves that nobody waits for, one at a time reads or writes a disk. So no disk seeks between
-//! two of them.
+//! Turns on disks: of the moves in the background, one at a time reads or writes a disk. So no disk seeks between two
+//! of them.
 //!
 //! - A move takes the disks of both its branches at once. It waits for the moves that came before it and want one of
 //!   these disks, and for no others. So no two moves wait for each other, and none waits for ever.

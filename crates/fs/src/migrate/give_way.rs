@@ -1,6 +1,6 @@
 //! Whether others use the disks of a move, and how long it rests for them.
 //!
-//! A move that nobody waits for stops reading and writing now and then, and looks at the disks:
+//! A move in the background stops reading and writing now and then, and looks at the disks:
 //!
 //! 1. It waits until the disks have answered all requests, so that it does not give way to its own writes.
 //! 2. Whatever the disks do from then on, they do for others. While requests wait for an answer, the move rests.
@@ -25,7 +25,7 @@ const LOAD: Duration = Duration::from_millis(2);
 /// What a look has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskUse {
-    /// Nobody else uses the disks.
+    /// No other program uses the disks.
     Idle,
     /// The move has rested for others.
     Busy,

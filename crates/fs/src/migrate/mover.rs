@@ -492,7 +492,7 @@ impl Migrations {
     }
 }
 
-/// Whether a file is to be judged, and nobody has it open so that its close would do that.
+/// Whether a file is to be judged, and is not open: else its close would do that.
 pub(crate) fn is_due(node: &Arc<Node>) -> bool {
     node.file().is_some_and(|file| {
         let state = file.state.read();

@@ -25,11 +25,11 @@ use crate::write_back::CopyLocks;
 /// Why a file moves: what its users may be doing meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MoveReason {
-    /// A rule says so. Not while somebody writes.
+    /// A rule says so. Not while a process writes.
     Rule,
-    /// A rule wants it because it is warm. Not while somebody writes.
+    /// A rule wants it because it is warm. Not while a process writes.
     Warm,
-    /// Its branch is above a fill level. Not while anybody has it open.
+    /// Its branch is above a fill level. Not while any process has it open.
     Evict,
     /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
     Full,
@@ -44,7 +44,7 @@ impl MoveReason {
         if area.spec.volatile && area.has_room_for_intents() { MoveReason::Staged } else { MoveReason::Full }
     }
 
-    /// Nobody waits for the move.
+    /// No caller waits for the move.
     pub(crate) fn is_background(self) -> bool {
         matches!(self, MoveReason::Rule | MoveReason::Warm | MoveReason::Evict)
     }
@@ -172,7 +172,7 @@ pub(crate) fn show(node: &Arc<Node>) -> String {
     String::from_utf8_lossy(&node.path()).into_owned()
 }
 
-/// Of a file with names that nobody has looked up since the mount.
+/// Of a file with names that have not been looked up since the mount.
 pub(crate) const OTHER_NAMES: &str = "it has other hard links; a walk that enforces the rules moves them together";
 
 /// Why a file was not moved. It is where it was.

@@ -4,7 +4,7 @@
 //! One thread looks at them, by walks of the enforcer ([`crate::migrate::enforce`]), one after the other:
 //!
 //! - The files below a renamed directory. Only the directory waits, however much is below it.
-//! - Files with names that nobody has looked up since the mount. A walk of the whole tree searches for the names of
+//! - Files with names that have not been looked up since the mount. A walk of the whole tree searches for the names of
 //!   many files at once. Such walks take at most a tenth of the time. Where no walk can find all names of a file, no
 //!   other walk is made for it.
 //!
@@ -164,7 +164,7 @@ impl Migrations {
         }
     }
 
-    /// Has the names of a file searched for that nobody has looked up since the mount; then it is judged, and moves
+    /// Has the names of a file searched for that have not been looked up since the mount; then it is judged, and moves
     /// with all of them.
     pub(crate) fn search_names(&self, node: &Node) {
         if let Some(file) = node.file() {

@@ -76,7 +76,8 @@ impl Migration<'_> {
 
 impl Migrations {
     /// Moves a file to another branch and returns the bytes copied. The caller does not hold the rename lock. It is
-    /// taken, shared, only while names are resolved and while the move is committed, so a long copy holds nobody up.
+    /// taken, shared, only while names are resolved and while the move is committed, so a long copy holds up no other
+    /// thread.
     pub(crate) fn transfer(
         &self,
         node: &Arc<Node>,
@@ -153,8 +154,8 @@ impl Migrations {
         Ok(Some((state.backing, state.names.clone())))
     }
 
-    /// Before a copy that may be long: nobody maps the file. Whether that is so is looked at again before the move is
-    /// committed.
+    /// Before a copy that may be long: no process maps the file. Whether that is so is looked at again before the move
+    /// is committed.
     fn refuse_mapped(&self, node: &Arc<Node>, cause: MoveReason) -> Result<(), NotMoved> {
         let Some(file) = node.file() else { return Ok(()) };
         let mut state = file.state.write();

@@ -343,8 +343,8 @@ impl Names {
     }
 }
 
-/// The permissions that something is made with. Where the directory's copy passes on something else than is shown,
-/// nobody gets at it before it has what is shown.
+/// The permissions that something is made with. Where the directory's copy passes on something else than is shown, no
+/// caller reaches it before it has what is shown.
 fn first_perm(divergence: Option<&Divergence>, dir: &DirAt, perm: u32) -> u32 {
     let inherits_as = divergence.is_none_or(|divergence| divergence.inherits_as.contains(&dir.id()));
     if inherits_as { perm } else { perm & 0o700 }

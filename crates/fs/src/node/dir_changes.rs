@@ -1,4 +1,4 @@
-//! Which copies of a directory have changes that nobody made durable yet.
+//! Which copies of a directory have changes that no sync has made durable yet.
 //!
 //! A branch that dies may lose them. An fsync of the directory must say so, although the branch is no longer there:
 //!
@@ -190,7 +190,7 @@ impl LostChange {
 impl DirChange {
     /// `None`: the change is not lost.
     fn loss(&self, branches: &Branches) -> Option<LostChange> {
-        // One that was taken out of the pool is missed by nobody.
+        // A branch that was taken out of the pool is not waited for.
         let branch = branches.get(self.branch).ok().filter(|branch| !branch.is_retired())?;
         // It has not left before the change: where an earlier time is read, it is leaving now.
         let (now, left) = (branch.epoch(), branch.left_at().max(self.at));

@@ -25,7 +25,7 @@ thread_local! {
     };
 }
 
-/// This thread carries out requests of that one from now on; 0: of one whose number nobody knows.
+/// This thread carries out requests of that one from now on; 0: of one whose number is not known.
 pub(crate) fn work_for(thread: u32) {
     ASKER.set(if thread == 0 { SEVERAL } else { thread });
 }

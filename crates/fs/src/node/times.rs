@@ -9,7 +9,7 @@
 //!    1 meanwhile.
 //! 3. If so, the user waits for it, and gives the copy the time once more.
 //!
-//! A look at the times that met step 1 is made once more while nobody is at it, so that nobody sees the time in
+//! A look at the times that met step 1 is made once more while no thread is at it, so that no caller sees the time in
 //! between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ impl DirTimes {
         look.rounds % 2 == 1 || self.rounds.load(Ordering::SeqCst) != look.rounds
     }
 
-    /// While this lives nobody is at step 1. `None`: somebody is for long, as where a branch hangs.
+    /// While this lives no thread is at step 1. `None`: one has been for long, as where a branch hangs.
     pub(crate) fn freeze(&self) -> Option<RankedMutexGuard<'_, ()>> {
         self.keeper.try_lock_for(LOOK_TIMEOUT)
     }

@@ -2,8 +2,8 @@
 //!
 //! From the first unlink on, the move has happened. Step 7 or 8 may fail, so that a source may be back when its branch
 //! is. By then users may have given the copy another name, and its name to another file. So other intents take the
-//! place of the move's own before anybody goes on, one for each name. They say that the source goes, whatever the new
-//! branch has under that name.
+//! place of the move's own before any caller goes on, one for each name. They say that the source goes, whatever the
+//! new branch has under that name.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -239,7 +239,7 @@ impl<'a> Move<'a> {
         Ok(Removal::Done)
     }
 
-    /// Not where nobody waits any more: then users may have changed the directories since.
+    /// Not where no caller waits any more: then users may have changed the directories since.
     fn put_back(&self, times: &ParentTimes<'_>) {
         if self.decision.check().is_ok() {
             times.restore();

@@ -49,7 +49,7 @@ impl Decision {
     const UNDOING: u8 = 2;
     const LEFT: u8 = 3;
 
-    /// Nobody waits any longer.
+    /// No caller waits any longer.
     pub fn leave(&self) -> Reversibility {
         match self.state.swap(Decision::LEFT, Ordering::AcqRel) {
             Decision::OPEN => Reversibility::Open,

@@ -113,7 +113,7 @@ pub struct FoundAttributes {
     pub attributes: Attributes,
     /// It is marked as half changed: no model for others.
     pub(crate) mark: Option<Mark>,
-    /// It has the mark of file systems without trusted attributes, which anybody may set who may write to the
+    /// It has the mark of file systems without trusted attributes, which any user may set who may write to the
     /// directory.
     pub(crate) plain_mark: bool,
     /// The note of its last change.

@@ -249,7 +249,7 @@ impl Staging {
             return Ok(false);
         }
         if node.file().is_some_and(|file| file.state.read().unlinked) {
-            return Ok(false); // Nobody could find it after a power loss.
+            return Ok(false); // No program could find it after a power loss.
         }
         self.destage(node).map_err(failed)?;
         Ok(true)
@@ -308,7 +308,7 @@ impl Staging {
             match self.destage(node) {
                 Ok(()) => self.write_back.await_room(node),
                 Err(why) if done.is_ok() && area.holds(node) => done = Err(failed(why)),
-                // One that was removed meanwhile is owed nothing.
+                // One that was removed meanwhile need not leave.
                 Err(_) => {}
             }
         }

@@ -14,7 +14,7 @@
 //! - it grows beyond `max_file`: under its writer, before the write that would;
 //! - it has been there for `max_age`;
 //! - memory gets short (`area`): those used longest ago first;
-//! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
+//! - a program wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - the branches get full: it has its room before others take it ([`room`]);
 //! - it is renamed over a file of a branch, so that no power loss can take both;
 //! - a rule comes to decide that forbids it or, where all files wait, whose list has neither `default` nor `any`. Where
@@ -135,5 +135,5 @@ impl Staging {
     }
 }
 
-/// How long the scheduler sleeps while anything waits, when nobody wakes it.
+/// How long the scheduler sleeps while anything waits, when no thread wakes it.
 const TICK: Duration = Duration::from_millis(200);

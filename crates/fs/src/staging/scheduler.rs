@@ -124,12 +124,13 @@ impl Staging {
         if emptied.is_empty() {
             return;
         }
-        // What may wait for a branch is done before anybody is kept from names.
+        // What may wait for a branch is done before any thread is kept from names.
         for node in emptied.iter().filter_map(|id| self.tree.nodes.get(*id)).filter(|node| node.dir().is_some()) {
             let _names = self.tree.rename_lock.read();
             self.advance_times(&node);
         }
-        // Nobody may be among names: a directory found a moment ago would be gone. If a thread is, try another time.
+        // No thread may be resolving names: a directory found a moment ago would be gone. If a thread is, try another
+        // time.
         let Some(_names) = self.tree.rename_lock.try_write() else { return };
         let mut dirs: Vec<_> = std::mem::take(&mut area.queue.lock().emptied).into_iter().collect();
         while let Some(id) = dirs.pop() {

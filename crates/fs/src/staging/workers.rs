@@ -23,7 +23,7 @@ use crate::node::Node;
 use crate::staging::Staging;
 use crate::warning::Warning;
 
-/// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that
+/// How long a branch may take for one step with a file before no caller waits for it any more: longer than a disk that
 /// sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
 /// Number of failures in a row after which the rest of a worker's files wait for another time.
@@ -216,7 +216,7 @@ impl DestageWorkers {
     /// hang.
     pub(crate) fn settle(&self) {
         let mut state = self.state.lock();
-        // As often as a file can be handed on for want of room; rules that change all the time hold up nobody.
+        // As often as a file can be handed on for want of room; rules that change all the time hold up no caller.
         for _ in 0..=state.workers.len() + 1 {
             let handed_on = state.handed_on;
             self.settle_once(&mut state);

@@ -129,7 +129,7 @@ impl Tree {
         Ok(dir)
     }
 
-    /// Closes the directories that nobody knows any more; their numbers never come again.
+    /// Closes the directories that are no longer known; their numbers never come again.
     pub(crate) fn close_forgotten(&self) {
         for node in self.nodes.take_forgotten() {
             for branch in self.branches.list.load().iter() {
@@ -256,8 +256,8 @@ impl Tree {
         }
     }
 
-    /// Looks for copies on branches that came online since they were last looked for, from the root downwards.
-    /// The directory's copies are compared before anybody sees one that is new.
+    /// Looks for copies on branches that came online since they were last looked for, from the root downwards. The
+    /// directory's copies are compared before any caller sees one that is new.
     pub(crate) fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
         let topology = self.branches.topology.load(Ordering::Acquire);
         let (removed, seen) = {
@@ -358,7 +358,7 @@ impl Tree {
         self.ensure_dir_within(node, branch, None)
     }
 
-    /// As [`Tree::ensure_dir`]; EBUSY where somebody else has a directory locked for longer than this.
+    /// As [`Tree::ensure_dir`]; EBUSY where another thread has a directory locked for longer than this.
     pub(crate) fn ensure_dir_within(
         &self,
         node: &Arc<Node>,
@@ -405,8 +405,8 @@ impl Tree {
     }
 
     /// A directory and those above it whose copies on a branch were made here and are perhaps not on its disk yet. The
-    /// directory that holds the topmost of them is included. They are synced where nobody waits, before the only copy
-    /// of a file comes into them.
+    /// directory that holds the topmost of them is included. They are synced where no thread waits, before the only
+    /// copy of a file comes into them.
     pub(crate) fn unsynced_copies(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<Vec<(Arc<Node>, DirAt)>> {
         let mut unsynced = Vec::new();
         let mut at = Arc::clone(node);
@@ -461,13 +461,13 @@ impl Tree {
         if source.as_file().is_pinned() {
             return Err(OpError::Sys(Errno::PERM));
         }
-        // Nobody may remove the directory while it is made: its removal takes the same lock.
+        // No thread may remove the directory while it is made: its removal takes the same lock.
         let busy = OpError::Sys(Errno::BUSY);
         let _commit = lock_within(&dir.commit, lock_timeout).ok_or(busy)?;
         if dir.state.read().removed {
             return Err(OpError::Sys(Errno::NOENT));
         }
-        // Nobody may change the source meanwhile either, and leave out the copy.
+        // No thread may change the source meanwhile either, and leave out the copy.
         let _attributes = lock_within(&dir.attributes, lock_timeout).ok_or(busy)?;
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();

@@ -26,7 +26,7 @@ impl Tree {
         }
     }
 
-    /// What a write by anybody but root does to a set-user-id program.
+    /// What a write by any user but root does to a set-user-id program.
     pub(crate) fn drop_set_id(&self, node: &Node, file: &FileAt) -> OpResult<()> {
         let meta = file.stat()?;
         if !meta.is_set_id() {
@@ -82,7 +82,7 @@ impl Tree {
         false
     }
 
-    /// Whether anybody but the mount has the file open. `None`: its file system cannot say.
+    /// Whether any process but the daemon has the file open. `None`: its file system cannot say.
     pub(crate) fn held_elsewhere(&self, state: &FileState) -> Option<bool> {
         self.reader_of(state)?.is_open_elsewhere()
     }

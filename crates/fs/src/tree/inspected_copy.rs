@@ -32,7 +32,7 @@ impl InspectedCopy {
         let dir = Arc::clone(&at.fd);
         let found = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
         let FoundAttributes { attributes, mark, plain_mark, note } = found;
-        // Anybody who may write to the directory may set this one, so it counts only where there is no other.
+        // Any user who may write to the directory may set this one, so it counts only where there is no other.
         let mark = mark.or((plain_mark && at.online.guarded).then_some(Mark::Behind));
         Ok(InspectedCopy { at, meta, attributes, mark, note })
     }

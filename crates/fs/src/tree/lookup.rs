@@ -167,7 +167,7 @@ impl Tree {
         }
     }
 
-    /// `None`: nobody knows the file, and something in the directory moved since `moves` was read, perhaps this.
+    /// `None`: the file is not known, and something in the directory moved since `moves` was read, perhaps this.
     pub(crate) fn intern_file(
         &self,
         parent: &Arc<Node>,
@@ -439,7 +439,7 @@ fn seen_by_its_users(node: &Node, found: &Meta) -> Meta {
     handle.and_then(|handle| handle.current().stat().ok()).unwrap_or(*found)
 }
 
-/// State of a file nobody has open.
+/// State of a file that is not open.
 pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::OsString)>) -> FileState {
     FileState {
         backing,

@@ -1,6 +1,6 @@
 //! Names that a branch may have made, and that no caller got. The branch's answer was lost or came too late, or the
 //! next step with the new name failed. Such names are removed at once where the branch answers, else when it is back,
-//! before anybody looks at it. Otherwise they would hide what was made elsewhere meanwhile.
+//! before any caller looks at it. Otherwise they would hide what was made elsewhere meanwhile.
 //!
 //! They are known until the daemon ends. A killed daemon leaves what it was making, an empty file.
 
@@ -54,7 +54,7 @@ impl NewEntry {
 }
 
 impl OrphanName {
-    /// Takes the name away. A doubtful error: nobody knows.
+    /// Takes the name away. A doubtful error: it is not known.
     fn remove(&self, root: BorrowedFd<'_>) -> rustix::io::Result<()> {
         let gone = |errno: &Errno| matches!(*errno, Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST);
         let removed = || {

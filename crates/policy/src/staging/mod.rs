@@ -94,9 +94,9 @@ fn pages_of(size: ByteSize) -> Pages {
 impl Staging {
     /// With no files.
     pub fn new(config: Config) -> Staging {
-        let nobody = StagedFile { dir: FileId(0), size: ByteSize(0) };
+        let none = StagedFile { dir: FileId(0), size: ByteSize(0) };
         let (due, threshold) = (Nanos::NEVER, config.threshold);
-        let ends = Record { file: FileId(0), staged: nobody, due, threshold, older: ENDS, newer: ENDS };
+        let ends = Record { file: FileId(0), staged: none, due, threshold, older: ENDS, newer: ENDS };
         let (places, due) = (FxHashMap::default(), BTreeSet::new());
         Staging { config, records: vec![ends], places, free: ENDS, pages: Pages(0), due }
     }

@@ -216,8 +216,8 @@ impl Gate {
         self.changed.notify_one();
     }
 
-    /// Lets writers go until the flusher stops, and calls `tick` now and then. It sleeps while nothing is dirty and
-    /// nobody waits.
+    /// Lets writers go until the flusher stops, and calls `tick` now and then. It sleeps while nothing is dirty and no
+    /// writer waits.
     pub(crate) fn run(&self, tick: impl Fn()) {
         let mut ticked = Instant::now();
         loop {

@@ -1,7 +1,7 @@
 //! Attaches a file to a free loop device and detaches it, without `losetup`.
 //!
-//! The device is held open for as long as it is attached, and has the order to detach itself when nobody has it open
-//! any more. So a program that dies takes its loop device with it, unless a mount still uses it.
+//! The device is held open for as long as it is attached, and has the order to detach itself when no process has it
+//! open any more. So a program that dies takes its loop device with it, unless a mount still uses it.
 
 mod kernel;
 
@@ -124,7 +124,7 @@ impl Default for AttachOptions {
     }
 }
 
-/// An attached loop device. Dropping it detaches it once nobody uses it.
+/// An attached loop device. Dropping it detaches it once no process uses it.
 #[derive(Debug)]
 pub struct LoopDevice {
     held: Option<File>,

@@ -156,7 +156,7 @@ pub(super) struct SampleArgs {
     threads: Option<u32>,
 }
 
-/// With how many seeds a workload is run when nobody says.
+/// With how many seeds a workload is run by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seeds {
     /// One.
@@ -204,7 +204,7 @@ pub(super) struct Figures {
     pub(super) chosen: bool,
 }
 
-/// What a comparison of workloads runs when nobody says.
+/// What a comparison of workloads runs by default.
 const SEVERAL_SEEDS: &str = "seed=1,2,3";
 
 /// What the table shows unless asked for something else, the most telling first.

@@ -86,7 +86,7 @@ pub enum BindError {
 /// How soon the next client is accepted after one could not be.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// A bound socket that nobody answers yet; dropped, it is gone.
+/// A bound socket that no thread answers yet; dropped, it is gone.
 #[derive(Debug)]
 pub struct Listener {
     listener: Arc<UnixListener>,

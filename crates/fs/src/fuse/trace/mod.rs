@@ -49,7 +49,7 @@ struct TraceBuffer {
 impl RequestTrace {
     /// Begins a trace at the end of a regular file that only its owner may read.
     pub(crate) fn begin(path: &Path) -> io::Result<RequestTrace> {
-        // A FIFO that nobody reads would wait for a reader.
+        // A FIFO without a reader would wait for a reader.
         let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
         let mut file = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
         let found = file.metadata()?;

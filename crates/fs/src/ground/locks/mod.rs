@@ -5,8 +5,8 @@
 //! - The ranks and their order: [`rank`].
 //! - Several locks of one rank are taken in the order of their keys, which are the node ids. A lock without a key is
 //!   alone in its rank.
-//! - A `try_` without a time limit waits for nobody, so it may ask for any lock. What it holds counts for the locks
-//!   after it.
+//! - A `try_` without a time limit does not wait, so it may ask for any lock. What it holds counts for the locks after
+//!   it.
 //! - The feature `model-check` makes the locks those of the model checker. It then decides at each of them which thread
 //!   goes on. A [`LeafMutex`] stays a plain lock: threads outside the checker use it, and no other lock is taken under
 //!   it.
