@@ -210,7 +210,7 @@ impl Recovered {
             tracing::warn!(
                 store,
                 abandoned = self.abandoned,
-                "data lies behind the end of the log: after a power cut or a kill it was never flushed; otherwise the disk has damaged the log there"
+                "data lies behind the end of the log. After a power cut or a kill it was never flushed, otherwise the log is damaged there"
             );
         }
         if let Some(error) = &self.unreadable {

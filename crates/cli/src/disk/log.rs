@@ -121,8 +121,8 @@ impl Log {
         });
         let lost = (stats.lost.0 > 0).then(|| {
             format!(
-                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk scrub` lists \
-                them, or `umbrella disk check` once it is detached)",
+                "{} are lost to damage, and cannot be read until they are written again. `umbrella disk scrub` lists \
+                them, or `umbrella disk check` once it is detached",
                 stats.lost
             )
         });
@@ -197,7 +197,7 @@ fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> an
     match [first, second] {
         [Ok(superblock), _] => bail!("{name}, with its flash: {reported} ({})", superblock.store),
         [Err(_), Ok(superblock)] if !read_only => bail!(
-            "{name}, with its flash: {reported} ({}, only the second superblock is intact); if it is no longer a log \
+            "{name}, with its flash: {reported} ({}, only the second superblock is intact). If it is no longer a log \
             store, serve it --read-only to save what you need",
             superblock.store
         ),
@@ -269,11 +269,11 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
             ByteSize(MAX_BYTES)
         ),
         Ok(data) if data.is_file() && data.len() == 0 && !is_toml => bail!(
-            "{shown} is empty: neither an image of a log store nor a configuration; `umbrella disk create --kind log {shown} --size SIZE` makes a log \
-             store of it"
+            "{shown} is empty: neither an image of a log store nor a configuration. `umbrella disk create --kind log \
+            {shown} --size SIZE` makes a log store of it"
         ),
         Ok(data) if data.is_file() && !is_toml && !looks_like_configuration(path) => bail!(
-            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]): give a plain \
+            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]). Give a plain \
             image with --disk, or make it a log store (`truncate`, then `umbrella disk create --kind log --force`)"
         ),
         _ => Ok(()),

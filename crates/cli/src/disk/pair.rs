@@ -32,8 +32,8 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Pers
         (disk, _) => {
             let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
             bail!(
-                "the {forgets} is in memory, which is lost when the daemon ends, but the {keeps} is not: give the \
-                {forgets} a path, or keep both in memory"
+                "the {forgets} is in memory and lost when the daemon ends, but the {keeps} is not: give the {forgets} a \
+                path, or keep both in memory"
             )
         }
     }

@@ -11,8 +11,8 @@ use super::state::StateError;
 use crate::ground::shortage::Shortage;
 
 /// What a first mount without the disk leaves behind.
-const HIDES: &str = "; when the pool first used this branch, nothing was mounted here: if that was a mistake, files written since then lie \
-                     hidden below the mount point";
+const HIDES: &str = "; nothing was mounted here when the pool first used this branch: if that was a mistake, files \
+    written since then lie hidden below the mount point";
 
 /// Why a branch does not come online. The text is for people and is shown in the status.
 #[derive(Debug, Error)]

@@ -391,7 +391,7 @@ impl Staging {
                 branches = hanging.join(", "),
                 files = area.files(),
                 area = %area.branch.spec.path.display(),
-                "branches have not answered for {}; staged files that go there are kept in memory: mount again when they do, before the machine is switched off",
+                "branches have not answered for {}; their staged files are kept in memory: mount again when they answer, before the machine is switched off",
                 format_duration(HANGS)
             );
             return;

@@ -137,7 +137,7 @@ impl AddArgs {
         }
         let shown = quoted(&name);
         let on = if lists.is_empty() {
-            "it is on no list, so it gets no new files: name it in a rule or in the default list of the \
+            "it is on no list, so it gets no new files. Name it in a rule or in the default list of the \
             configuration, then run `umbrella rules reload`"
                 .to_owned()
         } else {

@@ -340,8 +340,8 @@ fn check_device(path: &Path, device: &DeviceSpec) -> Result<Option<String>, Stri
 }
 
 /// What is between the certain and the promised mark.
-const PERHAPS_LOST: &str = "part of the log is damaged near its end: if the last flush before the end was answered, \
-    flushed data is lost; attaching the disk continues with the rest";
+const PERHAPS_LOST: &str = "part of the log is damaged near its end. If the last flush before the end was answered, \
+    flushed data is lost. Attaching the disk continues with the rest";
 
 /// Ranges at risk that are listed; the rest is counted.
 const AT_RISK_SHOWN: usize = 20;

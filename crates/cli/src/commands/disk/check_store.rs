@@ -158,8 +158,8 @@ impl StoreCheck {
         let abandoned = (found.abandoned > 0 && !loses).then(|| {
             let chunks = count(found.abandoned, "chunk");
             format!(
-                "log store: {chunks} or more behind the end of the log are ignored: normal after a power cut or a \
-                kill, else the log is damaged there"
+                "log store: {chunks} or more behind the end of the log are ignored. This is normal after a power cut \
+                or a kill; otherwise the log is damaged there"
             )
         });
         let wrong = wrong.iter().zip(lines).map(|(problem, line)| StoreProblem { message: text(problem), line });
