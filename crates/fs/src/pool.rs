@@ -181,7 +181,7 @@ impl Pool {
     /// Replaces the rules. Their counters begin at zero.
     pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         self.placement.reload_rules(spec)?;
-        self.migrate.forget_rests();
+        self.migrate.clear_pauses();
         Ok(())
     }
 

@@ -257,7 +257,7 @@ impl WriteBack {
         } else {
             PageRange::of_bytes(offset, 0)
         };
-        flusher.rearranged(id, range);
+        flusher.extents_changed(id, range);
     }
 
     /// Syncs a file with `sync`, and tells that it is synced. An error that the flusher saw before the caller did is

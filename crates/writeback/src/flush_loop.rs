@@ -250,7 +250,7 @@ impl FlushLoop<'_> {
     /// Looks now and then, for a while; a kernel that cannot say is not asked again.
     fn wait_silently(&self, fd: BorrowedFd<'_>, range: PageRange) {
         let begun = Instant::now();
-        while sys::pages_on_their_way(fd, range).is_ok_and(|pages| pages.0 > 0)
+        while sys::pages_under_writeback(fd, range).is_ok_and(|pages| pages.0 > 0)
             && begun.elapsed() < MOST_WAIT
             && !self.shared.is_stopping()
         {

@@ -180,7 +180,7 @@ impl Flusher {
     }
 
     /// A file's blocks were given, taken or moved, and what was dirty in the range is not any more.
-    pub fn rearranged(&self, file: FileId, range: PageRange) {
+    pub fn extents_changed(&self, file: FileId, range: PageRange) {
         self.change(|state| {
             state.drop_range(self.shared.now(), file, range);
             state.files.forget_places(file);

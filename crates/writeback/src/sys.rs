@@ -100,7 +100,7 @@ pub(crate) fn dirty_pages(file: BorrowedFd<'_>, range: PageRange) -> io::Result<
 }
 
 /// How many pages of the range are on their way to disk.
-pub(crate) fn pages_on_their_way(file: BorrowedFd<'_>, range: PageRange) -> io::Result<Pages> {
+pub(crate) fn pages_under_writeback(file: BorrowedFd<'_>, range: PageRange) -> io::Result<Pages> {
     cache(file, range).map(|found| Pages(found.nr_writeback))
 }
 

@@ -103,7 +103,7 @@ impl Admin {
 
     fn prepare(&self, branch: &Arc<Branch>) {
         branch.set_timeout(self.context.settings().probe_timeout);
-        branch.set_attention(&self.branches.attention);
+        branch.set_wakeup(&self.branches.wakeup);
         self.watch_disk(branch);
         branch.set_passthrough(self.passthrough_works(branch));
         let inodes = Arc::clone(&self.tree.inodes);

@@ -102,7 +102,7 @@ impl Admin {
             let now = Instant::now();
             let next = rounds.next(now, self.any_guarded());
             let soon = if told && !self.any_suspect() { next } else { next.min(now + RETRY_INTERVAL) };
-            self.branches.attention.wait_until(soon);
+            self.branches.wakeup.wait_until(soon);
         }
     }
 

@@ -195,10 +195,10 @@ impl Admin {
         if before.staging != now.staging {
             self.change_staging(now.staging.as_ref());
         }
-        self.migrate.forget_rests();
+        self.migrate.clear_pauses();
         // Branches that were opened anew are shown at once.
         self.report_changes();
-        self.branches.attention.call();
+        self.branches.wakeup.wake();
         let shown = |spec: &PoolSpec| (spec.on_branch_error, spec.directories, spec.cache_timeout);
         if shown(&before) != shown(&now) {
             self.forget_all();

@@ -179,7 +179,7 @@ impl BranchSetup {
         let abilities = found.map_or_else(|| abilities::of_type(&kind.fs_type), |found| found.abilities);
         let origin = match identity.known {
             Some(_) => Origin::Known,
-            None if holds_something(root.as_fd()) => Origin::Stranger,
+            None if holds_something(root.as_fd()) => Origin::Occupied,
             None => Origin::Empty,
         };
         let online = Online {
@@ -448,7 +448,7 @@ pub enum Origin {
     /// It is new, and holds nothing.
     Empty,
     /// It is new, and brings files: what its root has closed is not for the pool to open.
-    Stranger,
+    Occupied,
 }
 
 /// Whether a branch has anything of its users. One that cannot be read has.

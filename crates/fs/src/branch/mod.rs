@@ -43,8 +43,8 @@ use errors::Errors;
 use prober::Prober;
 use space::CachedSpace;
 
-use crate::ground::attention::Attention;
 use crate::ground::locks::{RankedMutex, rank};
+use crate::ground::wakeup::Wakeup;
 use crate::ground::workers::{Lost, Workers};
 use crate::spec::{AccessTimes, BranchPlace, BranchSpec};
 
@@ -173,7 +173,7 @@ pub struct Branch {
     suspect: AtomicBool,
     errors: Errors,
     /// Wakes the monitor of the pool.
-    attention: OnceLock<Arc<Attention>>,
+    wakeup: OnceLock<Arc<Wakeup>>,
     passthrough: AtomicBool,
     draining: AtomicBool,
     /// Its path is covered.
@@ -222,7 +222,7 @@ impl Branch {
             guarded: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
             errors,
-            attention: OnceLock::new(),
+            wakeup: OnceLock::new(),
             passthrough: AtomicBool::new(false),
             draining,
             covered: AtomicBool::new(false),
@@ -416,13 +416,13 @@ impl Branch {
     }
 
     /// Something that happens to the branch wakes its watcher.
-    pub(crate) fn set_attention(&self, attention: &Arc<Attention>) {
-        let _once = self.attention.set(Arc::clone(attention));
+    pub(crate) fn set_wakeup(&self, wakeup: &Arc<Wakeup>) {
+        let _once = self.wakeup.set(Arc::clone(wakeup));
     }
 
     fn call_monitor(&self) {
-        if let Some(attention) = self.attention.get() {
-            attention.call();
+        if let Some(wakeup) = self.wakeup.get() {
+            wakeup.wake();
         }
     }
 

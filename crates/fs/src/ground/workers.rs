@@ -47,7 +47,7 @@ pub(crate) enum Lost {
 
 /// Makes a call apart from its caller, which waits for it while `wait` returns true. The argument of `wait` says
 /// whether the call waits for a thread. Without threads of its own the call is made here.
-pub(crate) fn apart<T: Send + 'static>(
+pub(crate) fn call_apart<T: Send + 'static>(
     workers: Option<&Workers>,
     call: impl FnOnce() -> T + Send + 'static,
     mut wait: impl FnMut(bool) -> bool,

@@ -153,7 +153,7 @@ impl Io {
             if request.drop_set_id {
                 self.tree.drop_set_id(node, &opened)?;
             }
-            self.tree.change_unasked(node.id, |cache| opened.truncate(0, cache))?;
+            self.tree.change_and_invalidate(node.id, |cache| opened.truncate(0, cache))?;
             self.after_write(node, &opened, Effect::Resized { size: 0 });
             state.needs_evaluation = true;
         }

@@ -75,12 +75,12 @@ pub(crate) fn commit_guarded(
     let Some(guarded) = ends.into_iter().find(|end| end.online.guarded) else { return commit() };
     let mut watch = CommitWatchdog { ends, seen: decision.call(), since: Instant::now() };
     let wait = |queued| watch.may_wait(queued, &decision);
-    match workers::apart(guarded.online.workers.as_ref(), commit, wait) {
+    match workers::call_apart(guarded.online.workers.as_ref(), commit, wait) {
         Ok(done) => return done,
         Err(Lost::NoThread) => return Err(RelocateError::Io { doing: "start a thread", errno: Errno::NOMEM }),
         Err(_) => {}
     }
-    match decision.leave() {
+    match decision.abandon() {
         Reversibility::Open => Err(RelocateError::GivenUp),
         Reversibility::Ending => {
             // The thread that waits for the source's branch cannot say any more that the source goes.

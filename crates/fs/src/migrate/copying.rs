@@ -124,7 +124,7 @@ impl Migrations {
             }
             may_wait
         };
-        match workers::apart(guarded.online.copiers.as_ref(), run, wait) {
+        match workers::call_apart(guarded.online.copiers.as_ref(), run, wait) {
             Ok(done) => return Ok(counted(done, from, to)?),
             Err(Lost::NoThread) => return Err(NotMoved::Op(OpError::Sys(Errno::NOMEM))),
             Err(_) => {}

@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn who_comes_later_does_not_overtake_who_waits_for_the_same_disk() {
         let turns = DiskTurns::default();
-        let order = LeafMutex::<rank::Attention, _>::new(Vec::new());
+        let order = LeafMutex::<rank::Wakeup, _>::new(Vec::new());
         let first = turns.take_disks(disks(&["a"]), &|| false).unwrap();
         thread::scope(|scope| {
             for (number, names) in [(1, &["a", "b"][..]), (2, &["b"])] {

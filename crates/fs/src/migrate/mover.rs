@@ -128,7 +128,7 @@ impl MoveQueue {
         of_its_kind < MOVERS - 1 && !self.busy.iter().any(|busy| busy.shares_branch_with(lane))
     }
 
-    fn leave(&mut self, lane: Lane) {
+    fn release(&mut self, lane: Lane) {
         self.busy.retain(|busy| *busy != lane);
     }
 
@@ -190,7 +190,7 @@ impl Mover {
     fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Vec<QueuedMove>> {
         let mut queue = self.queue.lock();
         if let Some(lane) = done {
-            queue.leave(lane);
+            queue.release(lane);
             self.wake.notify_one();
         }
         loop {

@@ -365,13 +365,12 @@ impl<'a> FileCopy<'a> {
             // First: behind the end of a file that grows, some file systems reserve more, and keep it in each hole.
             ftruncate(output, size).doing("set the size")?;
         }
-        let reserves_unasked = attrs::reserves_unasked(input);
-        if reserves_unasked {
+        let preallocates = attrs::preallocates(input);
+        if preallocates {
             // Until what was written is on the disk, what was reserved unasked is called data.
             write_out::write_out(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         }
-        let is_reserved =
-            size > 0 && self.has_room_for_all(input)? && (!reserves_unasked || attrs::was_reserved(input));
+        let is_reserved = size > 0 && self.has_room_for_all(input)? && (!preallocates || attrs::was_reserved(input));
         let mut pump = DataCopier::new(input, output, self.limits);
         let mut offset = 0;
         while offset < size {

@@ -85,7 +85,7 @@ impl<R: BranchCaller> Journal<R> {
         });
         match written {
             // It was written after all, just when it was given up.
-            Err(error) if decision.leave() != Reversibility::Ending => Err(error),
+            Err(error) if decision.abandon() != Reversibility::Ending => Err(error),
             _ => Ok(name),
         }
     }

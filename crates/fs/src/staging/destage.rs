@@ -303,7 +303,7 @@ impl Staging {
         // the reason if it cannot leave.
         let all = area.all();
         self.hand_to_workers(area, self.all_free(area));
-        self.workers.settle();
+        self.workers.wait_until_idle();
         for node in all.iter().filter(|node| area.holds(node)) {
             match self.destage(node) {
                 Ok(()) => self.write_back.await_room(node),
@@ -447,7 +447,7 @@ impl Staging {
         }
         loop {
             self.hand_to_workers(area, waiting);
-            self.workers.settle();
+            self.workers.wait_until_idle();
             self.report_hanging();
             self.release_left();
             waiting = self.retry_candidates(area);

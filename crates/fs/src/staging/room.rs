@@ -129,7 +129,7 @@ impl Staging {
     fn destage_all_possible(&self, area: &Area) -> bool {
         let all = area.all();
         self.hand_to_workers(area, self.all_free(area));
-        self.workers.settle();
+        self.workers.wait_until_idle();
         self.release_left();
         let queue = area.queue.lock();
         !all.iter().any(|node| queue.nodes.contains_key(&id_of(node)))

@@ -52,14 +52,14 @@ impl Staging {
         let Some(area) = self.staged.await_area() else { return };
         while !self.context.is_stopping() {
             // Work that has ended since the last look is reported once more.
-            let rested = area.queue.lock().is_at_rest();
+            let rested = area.queue.lock().is_idle();
             self.run_round(area);
             let taken_back = *self.taken_back.lock();
             let mut queue = area.queue.lock();
             if self.context.is_stopping() {
                 return;
             }
-            if rested && taken_back && queue.is_at_rest() {
+            if rested && taken_back && queue.is_idle() {
                 area.wake.wait(&mut queue);
             } else {
                 area.wake.wait_for(&mut queue, TICK);
@@ -83,7 +83,7 @@ impl Staging {
         loop {
             let any = self.run_round(area);
             // Also for what was handed over only to make room.
-            self.workers.settle();
+            self.workers.wait_until_idle();
             self.report_hanging();
             self.release_left();
             if !any {

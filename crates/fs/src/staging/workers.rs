@@ -214,7 +214,7 @@ impl DestageWorkers {
 
     /// Waits until the workers have done what they have now, also what one hands on to another, but not for those that
     /// hang.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_until_idle(&self) {
         let mut state = self.state.lock();
         // As often as a file can be handed on for want of room; rules that change all the time hold up no caller.
         for _ in 0..=state.workers.len() + 1 {

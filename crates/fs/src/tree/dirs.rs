@@ -455,7 +455,7 @@ impl Tree {
     /// Makes the copy of one directory in its parent's copy.
     fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, lock_timeout: Option<Duration>) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let source = self.ruling_copy(node, dir)?;
+        let source = self.shown_copy(node, dir)?;
         let (above, name) = node.place().ok_or(OpError::Stale)?;
         // A new copy would take the names that this directory must not get, or lose.
         if source.as_file().is_pinned() {

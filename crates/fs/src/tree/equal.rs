@@ -403,7 +403,7 @@ impl Tree {
     }
 
     /// The copy whose other attributes users see, besides owner, mode and ACLs.
-    pub(crate) fn ruling_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
+    pub(crate) fn shown_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
         let copies = self.copies(node)?;
         let model: Option<BranchId> = dir.state.read().divergence.as_ref().and_then(|divergence| divergence.model);
         let model = copies.iter().find(|copy| model == Some(copy.id()));
@@ -411,7 +411,7 @@ impl Tree {
         chosen.cloned().ok_or(OpError::Offline)
     }
 
-    /// The value of an ACL that users see of a directory whose copies differ; `None`: ask [`Tree::ruling_copy`].
+    /// The value of an ACL that users see of a directory whose copies differ; `None`: ask [`Tree::shown_copy`].
     pub(crate) fn shown_acl(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<Option<Vec<u8>>> {
         let Some(dir) = node.dir().filter(|_| name == ACCESS || name == DEFAULT) else { return Ok(None) };
         self.refresh(node, dir)?;

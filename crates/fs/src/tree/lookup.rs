@@ -155,7 +155,7 @@ impl Tree {
                 return Ok((node, attr));
             }
             if let Some(node) = self.intern_file(parent, name, dir, meta, found.moves) {
-                let meta = if dir.online.guarded { seen_by_its_users(&node, meta) } else { *meta };
+                let meta = if dir.online.guarded { meta_of_open_file(&node, meta) } else { *meta };
                 let attr = self.attr_with(&node, meta);
                 return Ok((node, attr));
             }
@@ -434,7 +434,7 @@ impl Tree {
 
 /// Attributes of a file as its users see it. On some file systems a name may show a size of its own (FUSE) or an old
 /// one (networks). So an open handle is asked, if there is one: the kernel appends at the end that it learned last.
-fn seen_by_its_users(node: &Node, found: &Meta) -> Meta {
+fn meta_of_open_file(node: &Node, found: &Meta) -> Meta {
     let handle = node.file().and_then(|file| file.state.read().any_handle());
     handle.and_then(|handle| handle.current().stat().ok()).unwrap_or(*found)
 }

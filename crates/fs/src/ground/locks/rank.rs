@@ -150,7 +150,7 @@ ranks! {
     /// How much a walk has copied.
     Throttle,
     /// Whether the monitor is wanted.
-    Attention,
+    Wakeup,
     /// A branch is probed.
     Prober,
     /// What a probe found.

@@ -408,9 +408,9 @@ impl EnforceWalker<'_> {
         }
         match decision.choice {
             Choice::Place(target) => {
-                self.planned.takes_turn(active.rules.groups(), target);
+                self.planned.advance_round_robin(active.rules.groups(), target);
                 if self.walk.dry_run {
-                    self.planned.would_move(active.rules.groups(), path, [branch.id, target], meta.occupied());
+                    self.planned.plan_move(active.rules.groups(), path, [branch.id, target], meta.occupied());
                 }
                 let rule = rule_name(&active.rules, decision.entry.index());
                 let event = self.event(path, [branch.id, target], meta, rule);

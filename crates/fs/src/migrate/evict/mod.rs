@@ -131,14 +131,14 @@ impl Migrations {
     }
 
     /// Other rules, branches or settings are in force: what could not leave is looked at again at once.
-    pub(crate) fn forget_rests(&self) {
+    pub(crate) fn clear_pauses(&self) {
         self.evicts.changes.fetch_add(1, Ordering::AcqRel);
         for run in self.evicts.runs.lock().values_mut() {
             run.rest = None;
             run.next.clear();
             run.stays = StayCounts::default();
         }
-        self.branches.levels.call();
+        self.branches.levels.wake();
     }
 
     /// Whether any branch has a fill level.
