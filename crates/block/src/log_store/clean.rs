@@ -413,7 +413,7 @@ impl StoreShared {
         }
     }
 
-    /// Leaves the disk to others for a while, if there are any and there is no hurry.
+    /// Leaves the disk to others for a while, if there are any and cleaning is not urgent.
     fn pause(&self, state: &mut MutexGuard<'_, StoreState>, worked: Duration) {
         if !state.threads {
             return;

@@ -32,8 +32,8 @@ pub struct Options {
     pub victim: Victim,
     /// The most memory for the map; what does not fit is read from the disk when it is needed.
     pub map_memory: ByteSize,
-    /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and there is no
-    /// hurry.
+    /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and cleaning is not
+    /// urgent.
     pub clean_share: u32,
     /// How long no request may have come before the store cleans ahead.
     pub quiet: Duration,

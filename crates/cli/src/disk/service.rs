@@ -55,8 +55,8 @@ enum RequesterMessage {
 impl Requester {
     /// Whether the requester still waits. If so, it learns that the end has begun.
     pub(crate) fn is_waiting(&self) -> bool {
-        let (reply, heard) = channel();
-        self.0.send(RequesterMessage::Ping(reply)).is_ok() && heard.recv().is_ok_and(|there| there)
+        let (reply, answer) = channel();
+        self.0.send(RequesterMessage::Ping(reply)).is_ok() && answer.recv().is_ok_and(|waits| waits)
     }
 
     /// Tells it how the disk ended.

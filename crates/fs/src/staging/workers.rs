@@ -67,7 +67,7 @@ struct DestageWorker {
     since: Option<Instant>,
     /// Files that are done with, since the mount.
     finished: u64,
-    /// The file that it has at hand.
+    /// The file that it moves now.
     at_work: Option<FileId>,
     /// The log has that it hangs.
     reported_hanging: bool,
@@ -158,7 +158,7 @@ impl DestageWorkers {
         }
     }
 
-    /// A worker's thread. It holds the room only while it has a file at hand.
+    /// A worker's thread. It holds the room only while it moves a file.
     fn run(self: &Arc<Self>, branch: BranchId) {
         let mut failures = 0;
         while let Some(task) = self.next(branch) {

@@ -221,14 +221,14 @@ impl Tree {
             let lacks = seen.mark.is_none() && seen.note.at < newest && self.lacks_change(node, seen, &models);
             (seen.mark.is_some() || lacks) && seen.at.online.abilities.ownership
         };
-        let owed: Vec<bool> = inspected.iter().map(lacks_change).collect();
-        if !owed.contains(&true) {
+        let lagging: Vec<bool> = inspected.iter().map(lacks_change).collect();
+        if !lagging.contains(&true) {
             return late;
         }
         let wanted = self.rule(&models).rights;
         let keeper = models.iter().find(|seen| keeps_all(&seen.at) && seen.mark.is_none());
         let mut carried = Vec::new();
-        for (seen, _) in inspected.iter().zip(&owed).filter(|(_, owed)| **owed) {
+        for (seen, _) in inspected.iter().zip(&lagging).filter(|(_, lagging)| **lagging) {
             let wanted = InspectedCopy::with_rights(&wanted, keeper.unwrap_or(&seen), newest);
             let is_so = seen.mark.is_none() && mode_and_owner(&seen.meta) == (wanted.perm, wanted.uid, wanted.gid) && {
                 let abilities = &seen.at.online.abilities;
@@ -304,16 +304,16 @@ impl Tree {
         let number =
             |seen: &InspectedCopy| self.inodes.ino_checked(inode_key(&seen.at.online, &seen.meta), seen.meta.btime);
         models.iter().any(|model| {
-            names(node, &model.note.owed, seen.id()) || node.id != NodeId::ROOT && number(model) == number(seen)
+            names(node, &model.note.lagging, seen.id()) || node.id != NodeId::ROOT && number(model) == number(seen)
         })
     }
 
     /// The copies that got a change are named no longer, because another directory may get the inode.
     fn remove_carried(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
-        let named = |owed: &CopyId| carried.iter().any(|copy| names(node, &[*owed], *copy));
-        for seen in models.iter().filter(|seen| seen.note.owed.iter().any(named)) {
+        let named = |lagging: &CopyId| carried.iter().any(|copy| names(node, &[*lagging], *copy));
+        for seen in models.iter().filter(|seen| seen.note.lagging.iter().any(named)) {
             let mut note = seen.note.clone();
-            note.owed.retain(|owed| !named(owed));
+            note.lagging.retain(|lagging| !named(lagging));
             let dir = Arc::clone(&seen.at.fd);
             let _stays_named = guarded(&seen.at, move || relocate::note_change(dir.as_fd(), &note));
         }

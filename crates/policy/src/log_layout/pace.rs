@@ -73,7 +73,7 @@ impl Marks {
 /// How a store shares its disk and its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanerPolicy {
-    /// The share of the disk's time that cleaning takes while others want the disk and there is no hurry.
+    /// The share of the disk's time that cleaning takes while others want the disk and cleaning is not urgent.
     pub clean_share: Percent,
     /// How long no request may have come before times are quiet.
     pub quiet: Nanos,
