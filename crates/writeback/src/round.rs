@@ -4,7 +4,7 @@
 //! The oldest dirty page is as old as the last moment at which nothing was dirty, or at which all that was older had
 //! gone. When that is half as long ago as the kernel lets dirty pages wait, a round begins: as many pages are chosen as
 //! were dirty then. Which ones, the policy says; what it leaves for newer pages has its turn in the next round, or is
-//! the kernel's.
+//! left to the kernel.
 
 use umbrella_units::{Nanos, Pages};
 

@@ -12,11 +12,11 @@
 //!    what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew.
 //! 4. The next step writes over what lies behind the end of the log. If a loss was found out from that, or something
-//!    was skipped, the superblock notes it first: should the power be cut, the next opening tells the same
+//!    was skipped, the superblock notes it first: should the power be cut, the next opening reports the same
 //!    ([`PendingLoss`]).
 //! 5. A new checkpoint, three numbers on, makes sure that chunks after the gap are never taken for part of the log
 //!    again.
-//! 6. What the superblock noted has been told, and is removed.
+//! 6. What the superblock noted has been reported, and is removed.
 //!
 //! Cost: the checkpoint, and the log after it, which is bounded by [`Options::checkpoint_every`](super::Options).
 

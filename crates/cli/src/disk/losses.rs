@@ -1,4 +1,4 @@
-//! What damage has taken, in words.
+//! What is lost to damage, in words.
 
 use umbrella_block::hybrid::Losses;
 

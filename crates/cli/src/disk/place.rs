@@ -1,4 +1,4 @@
-//! Where a disk's daemon is spoken to, and which disk is target.
+//! Where the control socket of a disk is, and which disk a command means.
 //!
 //! The control socket of the disk `media` is `/run/umbrella/disks/media.sock`, beside it is `media.nbd` for NBD
 //! clients.

@@ -1,4 +1,4 @@
-//! How much room a branch has: asked often, so that a figure may be a little old.
+//! How much room a branch has. This is asked often, so figures are kept for a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,7 +1,7 @@
 //! Room that is about to be free. The kernel reports the last close of a file after `close` has returned, and the next
 //! request of the same process may overtake that report. So a removed file may still have its room when the next file
-//! is written. While a removed file is open, or its release is under way, no write is refused for want of room before a
-//! moment has passed.
+//! is written. While a removed file is open, or its release is under way, a write without room is tried again for a
+//! moment before it is refused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};

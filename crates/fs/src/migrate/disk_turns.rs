@@ -5,7 +5,7 @@
 //!   these disks, and for no others. So no two moves wait for each other, and none waits for ever.
 //! - A disk is what has no other disk below it: partitions, volumes and arrays count as the disks that they lie on. A
 //!   branch without a block device (tmpfs, ZFS) counts as a disk of its own.
-//! - A move that has had its turn for [`LONGEST`] lets those go first that wait, at the next piece of its copy.
+//! - A move that has had its turn for [`LONGEST`] lets waiting moves go first before the next piece of its copy.
 //! - A move from or to a branch that may hang (network, FUSE) takes no turn: it may not hold up the others. A move that
 //!   a caller waits for does not wait either.
 //!

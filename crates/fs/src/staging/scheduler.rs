@@ -1,5 +1,5 @@
-//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the
-//! [`workers`](crate::staging::workers).
+//! The thread that decides which files leave in time. It moves none itself: the [`workers`](crate::staging::workers)
+//! do.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Names that go: files and directories.
+//! Removes names of files and directories.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
