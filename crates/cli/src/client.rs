@@ -35,7 +35,7 @@ const LONG: Duration = Duration::from_secs(10);
 /// A conversation that failed.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
-    /// Nobody listens.
+    /// No daemon listens.
     #[error("no daemon answers at {} ({start})", visible_path(socket))]
     NotRunning {
         /// The socket.

@@ -1,8 +1,8 @@
 //! Daemons whose tree is away and that have not ended yet. They still have their branches and the control socket, so a
 //! command that needs these waits: `umount DIR` returns before the daemon has ended.
 //!
-//! A pool that was detached and is still in use ends when its last user does. Nobody knows when, so it is not waited
-//! for.
+//! A pool that was detached and is still in use ends when its last user does. That time is not known, so it is not
+//! waited for.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -79,8 +79,8 @@ fn wait_for(
     let began = Instant::now();
     let mut reported = false;
     let mut last_pid = None;
-    // Held during the questions: the daemon's branches are free when the process has ended, not when nobody answers any
-    // more.
+    // Held during the questions: the daemon's branches are free when the process has ended, not when it stops
+    // answering.
     let mut process = None;
     loop {
         if let Ok(daemon) = client::connect(&pool.socket) {
@@ -128,8 +128,8 @@ fn wait_for(
     }
 }
 
-/// Waits a moment for a process to end. One that cannot be watched (of another process namespace) has ended when nobody
-/// answers.
+/// Waits a moment for a process to end. One that cannot be watched (of another process namespace) has ended when no
+/// daemon answers.
 fn has_ended(process: Option<&OwnedFd>) -> anyhow::Result<bool> {
     let Some(process) = process else {
         std::thread::sleep(ASK_AGAIN);

@@ -140,7 +140,7 @@ fn unmount(pool: &Pool, mounted: &AtomicBool) {
         match Client::new(&pool.socket).with_timeout(UNMOUNT_TIMEOUT).call(&Request::Unmount { keep_staged: true }) {
             // Before the mount there is nothing to unmount.
             Err(ClientError::NotRunning { .. }) if !mounted.load(Ordering::Relaxed) => std::process::exit(1),
-            // A daemon that is already gone may hang up before it answers; later nobody answers.
+            // A daemon that is already gone may hang up before it answers; later no daemon answers.
             Ok(_) | Err(ClientError::HungUp | ClientError::NotRunning { .. }) => return,
             Err(error) if !reported => {
                 reported = true;

@@ -23,7 +23,7 @@ const KIND: &str = "fuse.umbrella";
 const STAGING: &str = "umbrella-staging";
 
 /// How long a daemon may take to answer.
-const A_LOOK: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a file system may take to answer when the user names files on it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// As many symbolic links as the kernel follows.
@@ -156,15 +156,14 @@ fn locate_by(mounts: &[(PathBuf, MountInfo)], path: &Path) -> PathLocality {
 pub(crate) fn resolve(path: &Path) -> PathBuf {
     match locate(path) {
         PathLocality::Here => umbrella_fs::spec::resolve(path),
-        PathLocality::Away { path, .. } => {
-            probe::inspect_path(ProbeKind::Resolve, &path, A_LOOK).map_or(path, |resolved: Resolved| resolved.path)
-        }
+        PathLocality::Away { path, .. } => probe::inspect_path(ProbeKind::Resolve, &path, ANSWER_TIMEOUT)
+            .map_or(path, |resolved: Resolved| resolved.path),
     }
 }
 
 /// Free bytes for unprivileged users on a file system that may hang, if it answers within a moment.
 pub(crate) fn free_at(path: &Path) -> Option<u64> {
-    match probe::query(Question::Space, path, A_LOOK) {
+    match probe::query(Question::Space, path, ANSWER_TIMEOUT) {
         ProbeReply::Yes(found) => Some(found.free),
         ProbeReply::No(_) | ProbeReply::Silent => None,
     }
@@ -174,7 +173,7 @@ pub(crate) fn free_at(path: &Path) -> Option<u64> {
 /// looks.
 pub(crate) fn found_at(path: &Path) -> ProbeReply {
     match locate(path) {
-        PathLocality::Away { path, .. } => probe::query(Question::Stat, &path, A_LOOK),
+        PathLocality::Away { path, .. } => probe::query(Question::Stat, &path, ANSWER_TIMEOUT),
         PathLocality::Here => match std::fs::metadata(path) {
             Ok(data) => ProbeReply::Yes(probe::found(&data)),
             Err(error) => ProbeReply::No(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
@@ -204,7 +203,7 @@ pub(crate) fn is_same(one: &Path, identity: Option<Found>, other: &Path) -> bool
         // A file on another file system is another file: that one need not be asked.
         PathLocality::Away { mounted, .. } if mounted.device != identity.device => false,
         // Where that is not known, use neither.
-        PathLocality::Away { path, .. } => match probe::query(Question::Stat, &path, A_LOOK) {
+        PathLocality::Away { path, .. } => match probe::query(Question::Stat, &path, ANSWER_TIMEOUT) {
             ProbeReply::Yes(found) => same(found),
             ProbeReply::No(_) => false,
             ProbeReply::Silent => true,
@@ -247,7 +246,7 @@ pub(crate) fn is_dead(path: &Path) -> bool {
     }
     // A question that was asked while the kernel took the connection down is aborted.
     let dead = [Errno::NOTCONN, Errno::CONNABORTED].map(ProbeReply::No);
-    dead.contains(&probe::query(Question::Space, path, A_LOOK))
+    dead.contains(&probe::query(Question::Space, path, ANSWER_TIMEOUT))
 }
 
 /// Takes the tree away; with `force`, requests that hang fail at once. Users other than root go through `fusermount3`.

@@ -53,7 +53,7 @@ pub(crate) enum PoolError {
     Dead {
         /// The mount points.
         mounts: Vec<PathBuf>,
-        /// Memory that nobody serves any more and that may hold staged files.
+        /// Memory that no daemon serves any more and that may hold staged files.
         areas: Vec<PathBuf>,
     },
     /// Nothing is mounted, but branches are still hidden.

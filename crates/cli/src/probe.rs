@@ -1,7 +1,7 @@
 //! Looks at paths whose file system may hang: a network's, or one of a FUSE daemon that is stopped.
 //!
 //! Once such a daemon has read a request and does not answer it, the thread that asked cannot be killed, and its
-//! process cannot end. So the question is asked by a process of its own, with its own standard streams, that nobody
+//! process cannot end. So the question is asked by a process of its own, with its own standard streams, that no process
 //! waits for longer than a limit:
 //!
 //! 1. This program is run again as `umbrella --probe QUESTION PATH`.

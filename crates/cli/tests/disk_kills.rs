@@ -14,7 +14,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use support::test_disks::{Killed, TestDisks};
 use support::writers::{Guarantee, Writers};
-use support::{PATIENCE, number_from_env, poll, run};
+use support::{TIMEOUT, number_from_env, poll, run};
 
 /// Blocks that are written before a daemon is killed.
 const LEAST: u64 = 100;
@@ -58,7 +58,7 @@ struct Attached {
 impl Attached {
     fn new(disks: &TestDisks) -> Attached {
         let server = Killed(disks.serve(&["--attach"]).spawn().expect("it starts"));
-        let device = poll(PATIENCE, || {
+        let device = poll(TIMEOUT, || {
             let status = disks.run(&["status", "k", "--json"]);
             let status: serde_json::Value = serde_json::from_slice(&status.stdout).ok()?;
             status["device"].as_str().map(PathBuf::from)
@@ -104,7 +104,7 @@ fn fio_finds_all_that_a_killed_daemon_had_acknowledged_to_it() {
         let fio = attached.fio(&disks, fio_seed, &["--do_verify=0", "--verify_state_save=1", "--loops=1000", sync]);
         let fio = { fio }.spawn().expect("fio");
         let least = random.random_range(20..600);
-        poll(PATIENCE, || (attached.writes() > before + least).then_some(()));
+        poll(TIMEOUT, || (attached.writes() > before + least).then_some(()));
         attached.server.0.kill().expect("it lives");
         let written = fio.wait_with_output().expect("fio ends");
         assert!(!written.status.success(), "fio did not notice: {}", String::from_utf8_lossy(&written.stdout));

@@ -23,7 +23,7 @@ use crate::spec::{FixedSpec, OnBranchError, PoolSpec};
 use crate::warning::{Warning, WarningSubject};
 
 /// Requests of the pool to the kernel's side of the mount. Never called with a lock held, except `register`,
-/// `drop_attributes` and `drop_names`, which wait for nobody.
+/// `drop_attributes` and `drop_names`, which do not wait.
 pub trait Kernel: Send + Sync {
     /// Forget the attributes and ACLs of one node. Waits for nothing.
     fn drop_attributes(&self, node: NodeId);
@@ -167,7 +167,7 @@ impl Context {
         }
     }
 
-    pub(crate) fn unwarn(&self, subject: &WarningSubject) {
+    pub(crate) fn clear_warning(&self, subject: &WarningSubject) {
         self.warnings.lock().remove(subject);
     }
 

@@ -57,7 +57,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
     crate::ground::lease::ignore_signal();
     let control = server::bind(&options.control_socket, &spec.mount)?;
     let trace = options.trace_requests.as_deref().map(begin_trace).transpose()?;
-    // Nobody else has the pool now.
+    // No other daemon has the pool now.
     uncover_all(&spec.mount);
     let mount_point = spec.mount.clone();
     let covers = Covers(&mount_point);
@@ -82,7 +82,7 @@ pub fn run(spec: PoolSpec, options: Options) -> Result<(), Error> {
                 context.warn(WarningSubject::FirstLook, &Warning::FirstLook(found));
             }
         };
-        // Nobody waits for its end: a disk may hang.
+        // No thread waits for its end: a disk may hang.
         drop(spawn("first-look", look)?);
     }
     let serving = control.serve(PoolService {

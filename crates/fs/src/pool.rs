@@ -124,7 +124,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Connects the pool with the kernel's side of its mount; without it (in tests) there is nobody to tell.
+    /// Connects the pool with the kernel's side of its mount; without it (in tests) no kernel is told.
     pub fn set_kernel(&self, kernel: Box<dyn Kernel>) {
         // Set once, by the mount; a second call would be a second mount of one pool.
         let _ = self.context.kernel.set(kernel);
@@ -181,7 +181,7 @@ impl Pool {
     /// Replaces the rules. Their counters begin at zero.
     pub fn reload_rules(&self, spec: &RulesSpec) -> Result<(), Error> {
         self.placement.reload_rules(spec)?;
-        self.migrate.forget_rests();
+        self.migrate.clear_pauses();
         Ok(())
     }
 

@@ -149,7 +149,7 @@ impl Default for StagingSpec {
 }
 
 impl StagingSpec {
-    /// Whether a pool can do without, if there can be no area: nobody asked for it.
+    /// Whether a pool can do without, if there can be no area: the configuration does not ask for it.
     pub(crate) fn is_optional(&self) -> bool {
         self.mode == StagingMode::Auto && self.path.is_none()
     }
@@ -335,7 +335,7 @@ pub enum Transport {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DirectoryRule {
-    /// What all copies allow: nobody gets through the pool what any copy denies.
+    /// What all copies allow: through the pool no user gets what any copy denies.
     #[default]
     Safe,
     /// The copy on the first branch that is online.

@@ -115,7 +115,8 @@ pub enum Warning {
     },
     /// Nothing is mounted at its path, and nothing says that this is meant.
     #[error(
-        "branch {name:?}: {} is a plain directory, not a mount point: its new files go to the file system of {}; mount the branch's disk, or set require_mount = false if this is intended",
+        "branch {name:?}: {} is a plain directory, not a mount point. Its new files go to the file system of {}: mount the \
+        branch's disk, or set require_mount = false if this is intended",
         path.display(),
         path.parent().unwrap_or(path).display()
     )]
@@ -228,7 +229,7 @@ pub enum Warning {
     },
     /// The daemon may soon be without descriptors.
     #[error(
-        "the file limit is low: about {used} of {limit} descriptors are in use; raise the daemon's hard limit \
+        "the file limit is low: about {used} of {limit} descriptors are in use. Raise the daemon's hard limit \
         (LimitNOFILE= in a unit, `ulimit -Hn` in a shell) and mount again"
     )]
     FewDescriptors {

@@ -77,11 +77,11 @@ pub(crate) enum CopyLocks {
     Locks,
 }
 
-/// As long as the gate has patience, at most.
+/// Waits until the flusher lets more be written, at most as long as its gate holds writers.
 fn wait_for_room(flusher: &Flusher, pages: Pages) {
     let (go, gone) = std::sync::mpsc::channel();
     flusher.when_room(pages, Box::new(move || drop(go)));
-    // Ends when `go` is dropped: nobody sends.
+    // Ends when `go` is dropped: nothing is ever sent.
     let _: Result<(), _> = gone.recv();
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn copy_within_limit<T>(
     let copied = copy(&Limits { written: Some(&pace), ..limits });
     match (made.get(), &copied) {
         (Some(id), Err(_)) => flusher.deleted(*id),
-        // Nobody else can have written it: it is in no directory of the tree yet.
+        // No process can have written it: it is in no directory of the tree yet.
         (Some(id), Ok(_)) if limits.durability == Durability::Now => flusher.synced(*id, flusher.mark()),
         _ => {}
     }
@@ -155,7 +155,7 @@ impl WriteBack {
         match started.transpose() {
             Ok(flusher) => {
                 self.flushers.replace(branch.id, flusher.as_ref());
-                self.context.unwarn(&WarningSubject::WriteBack(name.clone()));
+                self.context.clear_warning(&WarningSubject::WriteBack(name.clone()));
             }
             Err(error) => {
                 self.flushers.replace(branch.id, None);
@@ -257,7 +257,7 @@ impl WriteBack {
         } else {
             PageRange::of_bytes(offset, 0)
         };
-        flusher.rearranged(id, range);
+        flusher.extents_changed(id, range);
     }
 
     /// Syncs a file with `sync`, and tells that it is synced. An error that the flusher saw before the caller did is
@@ -352,7 +352,7 @@ impl WriteBack {
             (None, _) => {}
         }
         self.flushers.chosen.lock().insert(branch.id, wanted);
-        self.context.unwarn(&WarningSubject::WriteBack(name.to_owned()));
+        self.context.clear_warning(&WarningSubject::WriteBack(name.to_owned()));
         Ok(())
     }
 

@@ -37,14 +37,14 @@ const BATCH: Pages = Pages(512);
 const MOST_RUNS: usize = 64;
 const MOST_PAGES: Pages = Pages(4096);
 /// How often files are compared with the page cache.
-const LOOK: Duration = Duration::from_secs(1);
+const RECOUNT_INTERVAL: Duration = Duration::from_secs(1);
 /// Files compared each time.
-const FILES_A_LOOK: usize = 64;
+const FILES_PER_RECOUNT: usize = 64;
 /// Ranges compared each time, when the kernel has less dirty than is believed.
-const RANGES_A_LOOK: usize = 4096;
+const RANGES_PER_RECOUNT: usize = 4096;
 
 /// How often, and how long, a run is checked whose arrival is not reported.
-const LOOK_AGAIN: Duration = Duration::from_micros(500);
+const POLL_INTERVAL: Duration = Duration::from_micros(500);
 const MOST_WAIT: Duration = Duration::from_secs(10);
 
 /// Adjacent pages of a file.
@@ -83,8 +83,8 @@ fn rotate_runs(runs: &mut Vec<Run>, from: PageKey) -> PageKey {
     let key = |run: &Run| PageKey { file: run.file, index: run.range.first };
     let place = runs.partition_point(|run| key(run) < from);
     runs.rotate_left(place);
-    let next = runs.get(RANGES_A_LOOK).map_or_else(PageKey::default, key);
-    runs.truncate(RANGES_A_LOOK);
+    let next = runs.get(RANGES_PER_RECOUNT).map_or_else(PageKey::default, key);
+    runs.truncate(RANGES_PER_RECOUNT);
     next
 }
 
@@ -146,7 +146,7 @@ impl FlushLoop<'_> {
         let background = self.shared.gate.background();
         let now = self.shared.now();
         let mut state = self.shared.state.lock();
-        let (dirty, age) = (state.ledger.dirty(), Nanos(self.shared.age.load(Ordering::Relaxed)));
+        let (dirty, age) = (state.policy.dirty(), Nanos(self.shared.age.load(Ordering::Relaxed)));
         if !state.round.is_due(now, dirty, age) && dirty <= background {
             return false;
         }
@@ -167,12 +167,12 @@ impl FlushLoop<'_> {
         state.close_idle_files();
         // A writer since the last check found no waiting thread to wake.
         let is_paused = self.shared.paused.load(Ordering::Acquire);
-        let is_work = !is_paused && state.ledger.dirty() > self.shared.gate.background();
+        let is_work = !is_paused && state.policy.dirty() > self.shared.gate.background();
         if !self.shared.is_stopping() && !is_work {
             state.resting = true;
-            if state.ledger.dirty().0 > 0 || state.ledger.record_waiting() > 0 {
+            if state.policy.dirty().0 > 0 || state.policy.record_waiting() > 0 {
                 self.shared.work.wait_for(&mut state, Duration::from_secs(1));
-            } else if state.ledger.is_recording() {
+            } else if state.policy.is_recording() {
                 self.shared.work.wait_for(&mut state, Duration::from_secs(60));
             } else {
                 self.shared.work.wait(&mut state);
@@ -250,11 +250,11 @@ impl FlushLoop<'_> {
     /// Looks now and then, for a while; a kernel that cannot say is not asked again.
     fn wait_silently(&self, fd: BorrowedFd<'_>, range: PageRange) {
         let begun = Instant::now();
-        while sys::pages_on_their_way(fd, range).is_ok_and(|pages| pages.0 > 0)
+        while sys::pages_under_writeback(fd, range).is_ok_and(|pages| pages.0 > 0)
             && begun.elapsed() < MOST_WAIT
             && !self.shared.is_stopping()
         {
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -283,11 +283,11 @@ impl FlushLoop<'_> {
 
     /// Compares the count of dirty pages with the page cache.
     fn recount(&mut self) {
-        if self.looked.elapsed() < LOOK {
+        if self.looked.elapsed() < RECOUNT_INTERVAL {
             return;
         }
         self.looked = Instant::now();
-        if self.shared.take_suspicion() {
+        if self.shared.take_suspicious() {
             self.recount_pages();
         } else {
             self.recount_files();
@@ -304,7 +304,7 @@ impl FlushLoop<'_> {
         files.sort_unstable();
         let place = files.partition_point(|file| *file < self.from);
         files.rotate_left(place);
-        files.truncate(FILES_A_LOOK);
+        files.truncate(FILES_PER_RECOUNT);
         self.from = files.last().map_or(FileId(0), |last| FileId(last.0.wrapping_add(1)));
         let all = PageRange { first: PageIndex(0), pages: Pages(u64::MAX) };
         for file in files {
@@ -324,7 +324,7 @@ impl FlushLoop<'_> {
     /// Corrects the count page by page, because the kernel has fewer dirty pages than are counted.
     fn recount_pages(&mut self) {
         let now = self.shared.now();
-        let known = self.shared.state.lock().ledger.policy().index().known(now);
+        let known = self.shared.state.lock().policy.inner().index().known(now);
         let mut pages: Vec<DirtyPage> =
             known.iter().map(|known| DirtyPage { page: known.page, block: known.block }).collect();
         pages.sort_unstable_by_key(|known| known.page);
@@ -375,12 +375,12 @@ mod tests {
 
     #[test]
     fn of_more_runs_than_are_compared_at_once_all_have_their_turn() {
-        let all: Vec<Run> = (0..3 * RANGES_A_LOOK as u64 + 9).map(|at| run(at / 100, at % 100 * 2, 1)).collect();
+        let all: Vec<Run> = (0..3 * RANGES_PER_RECOUNT as u64 + 9).map(|at| run(at / 100, at % 100 * 2, 1)).collect();
         let (mut from, mut seen) = (PageKey::default(), std::collections::BTreeSet::new());
         for _ in 0..4 {
             let mut turn = all.clone();
             from = rotate_runs(&mut turn, from);
-            assert_eq!(turn.len(), RANGES_A_LOOK);
+            assert_eq!(turn.len(), RANGES_PER_RECOUNT);
             seen.extend(turn.iter().map(|run| (run.file, run.range.first)));
         }
         assert_eq!(seen.len(), all.len());

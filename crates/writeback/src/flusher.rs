@@ -14,10 +14,10 @@ use umbrella_units::{ByteSize, FileId, PAGE_BYTES, PageIndex, Pages};
 use crate::error::FlusherError;
 use crate::file::{FileRef, PageRange};
 use crate::files::{Answer, Reach, WriteSequence};
-use crate::gate::{Gate, PATIENCE};
+use crate::gate::{Gate, STALL_TIMEOUT};
 use crate::geometry::Geometry;
 use crate::journal::Journal;
-use crate::ledger::Ledger;
+use crate::recorded_policy::RecordedPolicy;
 use crate::settings::{Limits, Settings};
 use crate::shared::{self, CompletionMode, Shared};
 use crate::state::{FlushStats, FlusherState};
@@ -30,7 +30,7 @@ const MOST_PAGES: Pages = Pages(1 << 20);
 /// The most questions to the file system before one write is noted.
 const QUESTIONS: usize = 3;
 /// How long a stop waits for the flusher, which may hang in a call to a dead disk.
-const STOP_PATIENCE: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What was written up to now; see [`Flusher::mark`].
 #[derive(Debug, Clone, Copy)]
@@ -63,11 +63,11 @@ impl Flusher {
 
     fn begin(root: OwnedFd, settings: Settings, waits: CompletionMode) -> Result<Arc<Flusher>, FlusherError> {
         let limits = settings.limits;
-        let ledger = Ledger::new(settings)?;
+        let policy = RecordedPolicy::new(settings)?;
         let share = Share::new(DiskShare::of(root.as_fd()));
         let (allowance, _) = share.allowance(KernelDirty::read());
         let handle = sys::handle_of(root.as_fd()).and_then(|handle| sys::open_handle(root.as_fd(), &handle));
-        let state = FlusherState::new(ledger, Geometry::of(root.as_fd()));
+        let state = FlusherState::new(policy, Geometry::of(root.as_fd()));
         let shared = Arc::new(Shared {
             waits,
             has_handles: handle.is_ok(),
@@ -76,7 +76,7 @@ impl Flusher {
             journal: Mutex::new(None),
             state: Mutex::new(state),
             work: Condvar::new(),
-            gate: Gate::new(Thresholds::new(limits, allowance), PATIENCE),
+            gate: Gate::new(Thresholds::new(limits, allowance), STALL_TIMEOUT),
             share,
             age: AtomicU64::new(shared::age().0),
             suspicious: AtomicBool::new(false),
@@ -122,10 +122,10 @@ impl Flusher {
                 state.record_places(now, file, &answer);
             }
         }
-        let before = state.ledger.dirty();
+        let before = state.policy.dirty();
         state.wrote(now, file, range);
         shared.publish_level(&state);
-        let dirty = state.ledger.dirty();
+        let dirty = state.policy.dirty();
         drop(state);
         let background = shared.gate.background();
         if before == Pages(0) || (before <= background && dirty > background) {
@@ -180,14 +180,14 @@ impl Flusher {
     }
 
     /// A file's blocks were given, taken or moved, and what was dirty in the range is not any more.
-    pub fn rearranged(&self, file: FileId, range: PageRange) {
+    pub fn extents_changed(&self, file: FileId, range: PageRange) {
         self.change(|state| {
             state.drop_range(self.shared.now(), file, range);
             state.files.forget_places(file);
         });
     }
 
-    /// The last name of a file is gone and nobody has it open, or it was moved to another file system.
+    /// The last name of a file is gone and no process has it open, or it was moved to another file system.
     pub fn deleted(&self, file: FileId) {
         self.change(|state| state.deleted(self.shared.now(), file));
     }
@@ -257,9 +257,9 @@ impl Flusher {
 
     fn set(&self, set: impl FnOnce(&mut Settings)) -> Result<(), FlusherError> {
         self.shared.with_record(|state| {
-            let mut settings = state.ledger.settings().clone();
+            let mut settings = state.policy.settings().clone();
             set(&mut settings);
-            state.ledger.change(self.shared.now(), settings)
+            state.policy.change(self.shared.now(), settings)
         })?;
         self.shared.refresh();
         self.shared.work.notify_one();
@@ -272,7 +272,7 @@ impl Flusher {
         let journal = Journal::create(path, most)?;
         self.end_record()?;
         let mut place = self.shared.journal.lock();
-        self.shared.state.lock().ledger.begin_record(self.shared.now())?;
+        self.shared.state.lock().policy.begin_record(self.shared.now())?;
         *place = Some(journal);
         drop(place);
         self.shared.work.notify_one();
@@ -281,7 +281,7 @@ impl Flusher {
 
     /// Ends the record, if there is one.
     pub fn end_record(&self) -> Result<(), FlusherError> {
-        self.shared.with_record(|state| Ok(state.ledger.end_record()))
+        self.shared.with_record(|state| Ok(state.policy.end_record()))
     }
 
     /// How it is doing. Never waits for a disk: the journal is locked while a record is written to one.
@@ -291,8 +291,8 @@ impl Flusher {
         let state = self.shared.state.lock();
         let bytes = |pages: Pages| ByteSize(pages.0.saturating_mul(PAGE_BYTES));
         Status {
-            policy: state.ledger.settings().policy.to_string(),
-            dirty: bytes(state.ledger.dirty()),
+            policy: state.policy.settings().policy.to_string(),
+            dirty: bytes(state.policy.dirty()),
             in_flight: bytes(state.in_flight),
             limit: bytes(thresholds.limit),
             background: bytes(thresholds.background),
@@ -305,8 +305,8 @@ impl Flusher {
             waited: waits.waited,
             errors: state.tally.errors,
             stalled: waits.stalled,
-            recording: state.ledger.is_recording(),
-            memory: ByteSize(state.ledger.bytes().0 + (state.files.bytes() + state.recency.bytes()) as u64),
+            recording: state.policy.is_recording(),
+            memory: ByteSize(state.policy.bytes().0 + (state.files.bytes() + state.recency.bytes()) as u64),
         }
     }
 
@@ -314,7 +314,7 @@ impl Flusher {
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.gate.stop();
-        let until = Instant::now() + STOP_PATIENCE;
+        let until = Instant::now() + STOP_TIMEOUT;
         for thread in std::mem::take(&mut *self.threads.lock()) {
             while !thread.is_finished() && Instant::now() < until {
                 self.shared.work.notify_all();
@@ -325,7 +325,7 @@ impl Flusher {
             }
         }
         // A flusher that hangs may be writing the record.
-        let Some(journal) = self.shared.journal.try_lock_for(STOP_PATIENCE) else {
+        let Some(journal) = self.shared.journal.try_lock_for(STOP_TIMEOUT) else {
             tracing::warn!("cannot end the record of write-back: its disk does not answer");
             return;
         };
@@ -363,7 +363,7 @@ mod tests {
                 flusher.stop();
                 let _ = said.send(false);
             });
-            let heard = [Duration::from_secs(30); 2].map(|patience| hears.recv_timeout(patience));
+            let heard = [Duration::from_secs(30); 2].map(|timeout| hears.recv_timeout(timeout));
             drop(written);
             assert_eq!(heard, [Ok(true), Ok(false)]);
         });

@@ -5,11 +5,11 @@
 //! takes care of.
 //!
 //! - `flusher`: the interface; `state`: what is known, and what each event does to it
-//! - `ledger`: the policy with its record, which `journal` writes to a file
+//! - `recorded_policy`: the policy with its record, which `journal` writes to a file
 //! - `files`, `place`, `geometry`: files, where their pages lie, where they will probably come to lie
 //! - `recency`: which pages the page cache counts as recently used
 //! - `flush_loop`: the thread that writes back; `gate`, `thresholds`: who waits, and from when on
-//! - [`bpf`]: dirty pages of a file system that nobody here writes to
+//! - [`bpf`]: dirty pages of a file system that other processes write to
 //! - `sys`: system calls
 
 pub mod bpf;
@@ -21,9 +21,9 @@ mod flusher;
 mod gate;
 mod geometry;
 mod journal;
-mod ledger;
 mod place;
 mod recency;
+mod recorded_policy;
 mod round;
 mod settings;
 mod shared;

@@ -4,7 +4,7 @@
 //! The oldest dirty page is as old as the last moment at which nothing was dirty, or at which all that was older had
 //! gone. When that is half as long ago as the kernel lets dirty pages wait, a round begins: as many pages are chosen as
 //! were dirty then. Which ones, the policy says; what it leaves for newer pages has its turn in the next round, or is
-//! the kernel's.
+//! left to the kernel.
 
 use umbrella_units::{Nanos, Pages};
 
@@ -15,7 +15,7 @@ pub(crate) struct Round {
     since: Option<Nanos>,
     began: Nanos,
     /// Still to be chosen.
-    owed: Pages,
+    remaining: Pages,
 }
 
 impl Round {
@@ -26,18 +26,18 @@ impl Round {
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        if self.owed == Pages(0) && now.since(since) >= age {
-            (self.began, self.owed) = (now, dirty);
+        if self.remaining == Pages(0) && now.since(since) >= age {
+            (self.began, self.remaining) = (now, dirty);
         }
-        self.owed = self.owed.min(dirty);
-        self.owed.0 > 0
+        self.remaining = self.remaining.min(dirty);
+        self.remaining.0 > 0
     }
 
     /// Counts `pages` chosen pages.
     pub(crate) fn chose(&mut self, pages: Pages) {
-        if self.owed.0 > 0 {
-            self.owed.0 = self.owed.0.saturating_sub(pages.0);
-            if self.owed.0 == 0 {
+        if self.remaining.0 > 0 {
+            self.remaining.0 = self.remaining.0.saturating_sub(pages.0);
+            if self.remaining.0 == 0 {
                 self.since = Some(self.began);
             }
         }
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_cleaned_is_owed_no_more() {
+    fn what_others_cleaned_no_longer_remains() {
         let mut round = Round::default();
         round.is_due(Nanos(0), Pages(50), AGE);
         assert!(round.is_due(Nanos(100), Pages(50), AGE));

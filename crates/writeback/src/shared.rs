@@ -64,21 +64,21 @@ impl Shared {
     /// Publishes the number of dirty pages to the gate and the other flushers.
     pub(crate) fn publish_level(&self, state: &FlusherState) {
         self.gate.set_level(state.level());
-        self.share.publish(state.ledger.dirty());
+        self.share.publish(state.policy.dirty());
     }
 
     /// Looks at what the kernel allows now.
     pub(crate) fn refresh(&self) {
         self.age.store(age().0, Ordering::Relaxed);
         let (allowance, wrong) = self.share.allowance(KernelDirty::read());
-        let asked = self.state.lock().ledger.settings().limits;
+        let asked = self.state.lock().policy.settings().limits;
         self.gate.set_thresholds(Thresholds::new(asked, allowance));
         if wrong {
             self.suspicious.store(true, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn take_suspicion(&self) -> bool {
+    pub(crate) fn take_suspicious(&self) -> bool {
         self.suspicious.swap(false, Ordering::Relaxed)
     }
 
@@ -105,24 +105,24 @@ impl Shared {
         let mut journal = self.journal.lock();
         let Some(file) = journal.as_mut() else { return };
         let mut state = self.state.lock();
-        let Some(text) = state.ledger.take_record() else {
+        let Some(text) = state.policy.take_record() else {
             // It was more than memory may hold.
             *journal = None;
             return;
         };
-        let rest = if file.has_room(text.len()) { None } else { state.ledger.end_record() };
+        let rest = if file.has_room(text.len()) { None } else { state.policy.end_record() };
         drop(state);
         let written = file.append(&text).and_then(|()| rest.as_ref().map_or(Ok(()), |rest| file.append(rest)));
         if let Err(error) = &written {
             tracing::warn!(%error, "cannot write the record of write-back: it ends here");
-            self.state.lock().ledger.end_record();
+            self.state.lock().policy.end_record();
         }
         if written.is_err() || rest.is_some() {
             *journal = None;
         }
     }
 
-    /// Changes the ledger in a way that may end the record, and writes its rest.
+    /// Changes the policy in a way that may end the record, and writes its rest.
     pub(crate) fn with_record(
         &self,
         change: impl FnOnce(&mut FlusherState) -> Result<Option<String>, FlusherError>,

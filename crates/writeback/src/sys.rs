@@ -17,7 +17,7 @@ use crate::file::{FileHandle, HANDLE_BYTES, PageRange};
 const EXTENTS: usize = 128;
 
 /// Says nothing of a place: not allocated yet, unknown, encoded, inside the inode, or not a place on this device.
-const PLACELESS: u32 = 0x0002 | 0x0004 | 0x0008 | 0x0080 | 0x0200 | 0x0400;
+const WITHOUT_ADDRESS: u32 = 0x0002 | 0x0004 | 0x0008 | 0x0080 | 0x0200 | 0x0400;
 const LAST: u32 = 0x0001;
 
 /// `struct file_handle`, with room for the longest.
@@ -61,7 +61,7 @@ pub(crate) fn open_handle(root: BorrowedFd<'_>, handle: &FileHandle) -> io::Resu
     let fd = check(i64::from(unsafe {
         libc::open_by_handle_at(root.as_raw_fd(), (&raw mut raw).cast::<libc::file_handle>(), flags)
     }))?;
-    // SAFETY: the call returned a descriptor that nobody else has.
+    // SAFETY: the call returned a new descriptor, which nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn dirty_pages(file: BorrowedFd<'_>, range: PageRange) -> io::Result<
 }
 
 /// How many pages of the range are on their way to disk.
-pub(crate) fn pages_on_their_way(file: BorrowedFd<'_>, range: PageRange) -> io::Result<Pages> {
+pub(crate) fn pages_under_writeback(file: BorrowedFd<'_>, range: PageRange) -> io::Result<Pages> {
     cache(file, range).map(|found| Pages(found.nr_writeback))
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn map(file: BorrowedFd<'_>, from: PageIndex, out: &mut Vec<Mapped>) 
     // SAFETY: FS_IOC_FIEMAP reads a fiemap and fills the extents behind it; there are as many as it says.
     check(i64::from(unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FIEMAP.into(), (&raw mut raw).cast::<c_void>()) }))?;
     let found = raw.extents.get(..raw.mapped as usize).ok_or(io::ErrorKind::InvalidData)?;
-    for extent in found.iter().filter(|extent| extent.flags & PLACELESS == 0) {
+    for extent in found.iter().filter(|extent| extent.flags & WITHOUT_ADDRESS == 0) {
         let first = extent.logical / PAGE_BYTES;
         let end = extent.logical.saturating_add(extent.length).div_ceil(PAGE_BYTES);
         let pages = PageRange { first: PageIndex(first), pages: Pages(end - first) };

@@ -15,7 +15,7 @@ use crate::settings::{LEAST_LIMIT, Limits};
 use crate::sys::{DiskShare, KernelDirty};
 
 /// Where the kernel does not say what it allows: 64 MiB.
-const UNTOLD: Pages = Pages(1 << 14);
+const DEFAULT_ALLOWANCE: Pages = Pages(1 << 14);
 
 /// Flushers of this process, and the pages that they know to be dirty.
 static FLUSHERS: AtomicU64 = AtomicU64::new(0);
@@ -45,7 +45,7 @@ impl Thresholds {
 /// The dirty pages of other programs are not known; those of this process's flushers are. The allowance is at most
 /// three quarters of the disk's own share of the threshold (`millionths` of it), which other disks cannot use.
 fn allowance(kernel: Option<KernelDirty>, ours: Pages, flushers: u64, millionths: u64) -> Pages {
-    let Some(kernel) = kernel else { return UNTOLD };
+    let Some(kernel) = kernel else { return DEFAULT_ALLOWANCE };
     let others = kernel.dirty.0.saturating_sub(ours.0);
     let most = kernel.background.0 / 4 * 3;
     let disks = u128::from(most) * u128::from(millionths) / 1_000_000;
@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(left(500, 4000, 200, 3), Pages(900));
         assert_eq!(left(9000, 4000, 200, 1), Pages(0));
         assert_eq!(left(100, 4000, 200, 0), Pages(3000), "counters lag");
-        assert_eq!(allowance(None, Pages(200), 1, 0), UNTOLD);
+        assert_eq!(allowance(None, Pages(200), 1, 0), DEFAULT_ALLOWANCE);
     }
 
     #[test]

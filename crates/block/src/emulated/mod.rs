@@ -245,7 +245,7 @@ impl Spindle for EmulatedDisk {
 
 impl Drop for EmulatedDisk {
     fn drop(&mut self) {
-        // Nobody can be waiting any more. A thread that has ended already needs no order.
+        // No caller can be waiting any more. A thread that has ended already needs no order.
         let _ = self.orders.send(WorkerMessage::Stop);
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!(disk = %self.name, "the thread of an emulated disk panicked");

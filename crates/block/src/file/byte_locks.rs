@@ -30,13 +30,13 @@ const RESIZE: i64 = 3;
 /// Locks an open image against QEMU's programs; false if one of them has it open in a way that contradicts. The locks
 /// go with the open file.
 ///
-/// Where the file system has no such locks, nobody has any.
+/// Where the file system has no such locks, no process has any.
 pub(super) fn lock(file: &File, access: Access) -> Result<bool, Errno> {
     let used: &[i64] = match access {
         Access::ReadOnly => &[READ],
         Access::ReadWrite => &[READ, WRITE],
     };
-    // Nobody else may write, or change the size, whether this one writes or reads.
+    // No other process may write, or change the size, whether this one writes or reads.
     let not_shared = [WRITE, RESIZE];
     let own = used.iter().map(|bit| USED + bit).chain(not_shared.map(|bit| NOT_SHARED + bit));
     for byte in own {

@@ -122,7 +122,7 @@ impl Transfer {
         while !rest.is_empty() {
             let got = self.whole(retry(|| rustix::io::pread(&self.file, &mut *rest, offset))?, rest.len());
             if got == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into()); // Somebody has cut the file.
+                return Err(io::ErrorKind::UnexpectedEof.into()); // Another process has cut the file.
             }
             rest = rest.get_mut(got..).ok_or(io::ErrorKind::InvalidData)?;
             offset += got as u64;

@@ -65,7 +65,7 @@ impl BlockDevice for Hybrid {
         self.shared.flush_all()
     }
 
-    /// Only what the log has nothing of, and only while the disk spins: nobody wakes a disk to tell it what it need not
+    /// Only what the log has nothing of, and only while the disk spins: no disk is woken to be told what it need not
     /// know.
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
         self.geometry().check_range(range)?;
@@ -109,8 +109,8 @@ impl HybridShared {
                 continue;
             }
             let mut part = SectorRange { sectors: rest.sectors.min(most), ..rest };
-            let all_to_disk = self.goes_to_disk(&state, rest);
-            if all_to_disk || self.goes_to_disk(&state, part) {
+            let all_to_disk = self.bypasses_log(&state, rest);
+            if all_to_disk || self.bypasses_log(&state, part) {
                 part = if all_to_disk { rest } else { part };
                 let payload = self.payload_of(payload, done, part.sectors)?;
                 self.run_on_disk(&mut state, part, || self.write_to_disk(part, payload, durability))?;
@@ -153,7 +153,7 @@ impl HybridShared {
 
     /// Whether a write goes straight to the disk. It does not while a write to the same sectors is on its way into the
     /// log. Of two writes at the same time either may win, but the winner must not change later.
-    fn goes_to_disk(&self, state: &HybridState, range: SectorRange) -> bool {
+    fn bypasses_log(&self, state: &HybridState, range: SectorRange) -> bool {
         state.disk == Motion::Spinning
             && state.log.route(range, true) == WriteRoute::Disk
             && state.lost.first_in(range).is_none()
@@ -200,7 +200,7 @@ impl HybridShared {
     ) -> Result<Joined, BlockError> {
         // The lock was released since the last check, and nothing wakes a writer that begins to wait now.
         self.refuse_if_poisoned(state)?;
-        if state.disk == Motion::Stopping || self.goes_to_disk(state, piece.range) {
+        if state.disk == Motion::Stopping || self.bypasses_log(state, piece.range) {
             return Ok(Joined::Again);
         }
         // While an older write to the same sectors is on its way to the disk, this one must not be drained before it
@@ -253,7 +253,7 @@ impl HybridShared {
             self.room.wait(state);
         }
         held.count_throttled(state, begun.elapsed());
-        match failure.filter(|_| !self.goes_to_disk(state, range)) {
+        match failure.filter(|_| !self.bypasses_log(state, range)) {
             Some(error) => Err(error.on(&self.disk, Operation::Write)),
             None => Ok(()),
         }

@@ -178,7 +178,7 @@ impl HybridShared {
                 state.until_freed = self.options.until_freed(&state.log, until);
             }
             drop(state);
-            // Nobody takes it any more when all has been read.
+            // No thread takes it any more when all has been read.
             let _ = emptied.send(buffer);
         }
         failed.first.map_or(Ok(()), Err)

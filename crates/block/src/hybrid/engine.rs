@@ -325,7 +325,7 @@ impl Hybrid {
     }
 
     /// What damaged records held that were skipped at the opening: it is lost if the last flush before was answered,
-    /// which nobody knows.
+    /// which is not known.
     pub fn perhaps_lost(&self) -> &Losses {
         &self.perhaps_lost
     }

@@ -61,8 +61,8 @@ impl HybridShared {
         self.write_label(state, forget).map_err(|error| error.on(&self.flash, Operation::Write))
     }
 
-    /// Says in the superblock how the disk begins. Nobody may write to the disk meanwhile, and all that was written to
-    /// it is durable.
+    /// Says in the superblock how the disk begins. No other thread may write to the disk meanwhile, and all that was
+    /// written to it is durable.
     pub(super) fn note_head(&self, state: &mut MutexGuard<'_, HybridState>) -> Result<(), HybridError> {
         if state.superblock.head.is_some() {
             return Ok(());

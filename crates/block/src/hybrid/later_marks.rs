@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 use umbrella_policy::flash_cache::LogSector;
 
 use super::format::{BLOCK, Epoch, Header, RecordNo};
-use super::scanner::{Expected, NEAR, Scanner};
+use super::scanner::{Expected, SEARCH_DISTANCE, Scanner};
 
 /// What a header says of the records up to a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,7 +96,7 @@ impl LaterMarks {
         self.next = self.next.max(expected.at);
         self.found = self.found.max(expected.at);
         while !kind(self).has(expected) {
-            let end = scanner.end().0.min(self.found.0.saturating_add(NEAR));
+            let end = scanner.end().0.min(self.found.0.saturating_add(SEARCH_DISTANCE));
             if self.next.0 >= end {
                 return false;
             }

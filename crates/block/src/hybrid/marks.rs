@@ -9,8 +9,8 @@
 //!   can also be expected if the last two flushes came after the same number of records, and this record reaches that
 //!   number.
 //! - So a flush costs at most one more write of 4 KiB, and still one flush.
-//! - No other record repeats a promise that a record made for an expected flush that did not come: nobody was promised
-//!   anything.
+//! - No other record repeats a promise that a record made for an expected flush that did not come: no client was
+//!   promised anything.
 //! - Once the flush is answered, the next record carries the certain mark. If none comes within [`MARK_WITHIN`], the
 //!   keeper writes a mark.
 //!

@@ -91,7 +91,7 @@ pub(super) fn head_of(disk: &PairHalf) -> Result<u32, BlockError> {
 }
 
 impl Labels {
-    /// What the flash has is only good for the disk as it was left. Of a log that has nothing, nobody need ask.
+    /// What the flash has is only good for the disk as it was left. A log that has nothing need not be asked.
     pub(super) fn refuse_changed_disk(&self, disk: &PairHalf, flash: &PairHalf) -> Result<(), HybridError> {
         if self.tag.log_is_empty {
             return Err(HybridError::OldFlash { disk: disk.name.clone(), flash: flash.name.clone() });

@@ -8,10 +8,10 @@
 //!
 //! A record that would have run over the end of the log lies at its start instead of behind the last one.
 //!
-//! The first record that does not count ends the log. Usually it was being written when power was lost, and nobody was
-//! told that it was durable. But if the superblock, or a record behind it, says that it had been durable (the certain
-//! mark), it was damaged later, and its contents are lost. An opening refuses that ([`recover`]); [`super::survey`]
-//! continues behind it.
+//! The first record that does not count ends the log. Usually it was being written when power was lost, and no client
+//! was told that it was durable. But if the superblock, or a record behind it, says that it had been durable (the
+//! certain mark), it was damaged later, and its contents are lost. An opening refuses that ([`recover`]);
+//! [`super::survey`] continues behind it.
 //!
 //! Between these two cases is a record that a flush had promised (the promised mark), when it is unknown whether that
 //! flush was answered. Its contents are perhaps lost: that is reported, a filler is written in its place, and the log
@@ -36,11 +36,11 @@ use super::later_marks::LaterMarks;
 use super::losses::Losses;
 use super::ranges::{joined, without};
 use super::record::Record;
-use super::scanner::{Expected, NEAR, Reach, RejectedRecord, Scanner, Unreadable};
+use super::scanner::{Expected, Reach, RejectedRecord, SEARCH_DISTANCE, Scanner, Unreadable};
 use super::sums::{LogChecksum, LogChecksums};
 
 /// The most damaged records in a row that are skipped.
-const MOST_MISSING: u64 = NEAR / BLOCK;
+const MOST_MISSING: u64 = SEARCH_DISTANCE / BLOCK;
 
 /// How the log ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl Gap {
 pub(super) enum LogStep<'a> {
     /// A record that counts, with the checksums of its data.
     Record(&'a Header, &'a [LogChecksum]),
-    /// One that may be left over from before a crash, behind something that was written in its place. Nobody knows
+    /// One that may be left over from before a crash, behind something that was written in its place. It is not known
     /// whether it is the newest.
     Doubtful(&'a Header),
     Gap(&'a Gap),
@@ -169,7 +169,7 @@ impl Walk<'_> {
     fn durable_gap(&mut self, expected: Expected, unfit: &RejectedRecord) -> Result<Gap, HybridError> {
         let superblock = self.scanner.superblock;
         if let Some(header) = &unfit.header {
-            self.certain &= !self.scanner.may_be_elsewhere(header.at);
+            self.certain &= !self.scanner.may_have_wrapped(header.at);
             self.certain |= header.epoch == superblock.epoch;
             return self.behind_header(header, LostDurability::Kept);
         }

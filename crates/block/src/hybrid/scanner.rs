@@ -18,7 +18,7 @@ use crate::error::BlockError;
 const LEAST_WINDOW: u64 = (64 << 10) / SECTOR_BYTES;
 const MOST_WINDOW: u64 = (4 << 20) / SECTOR_BYTES;
 /// Flash loses a whole erase block, or one in each of its chips, at once: 64 MiB are more than that.
-pub(super) const NEAR: u64 = (64 << 20) / SECTOR_BYTES;
+pub(super) const SEARCH_DISTANCE: u64 = (64 << 20) / SECTOR_BYTES;
 
 /// The record that comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether the longest record would not fit there, and would have been written at the start of the log.
-    pub(super) fn may_be_elsewhere(&self, at: LogSector) -> bool {
+    pub(super) fn may_have_wrapped(&self, at: LogSector) -> bool {
         self.superblock.log_size - at.0 % self.superblock.log_size < record_sectors(MOST_DATA)
     }
 
@@ -245,7 +245,7 @@ impl<'a> Scanner<'a> {
     /// The next record behind the one that is expected, within reach.
     pub(super) fn later_record(&mut self, expected: Expected, reach: Reach) -> Option<Header> {
         let end = match reach {
-            Reach::Near => self.end().0.min(expected.at.0 + NEAR),
+            Reach::Near => self.end().0.min(expected.at.0 + SEARCH_DISTANCE),
             Reach::Log => self.end().0,
         };
         (expected.at.0..end).step_by(BLOCK as usize).find_map(|at| {

@@ -8,11 +8,11 @@
 //!
 //! No later chunk repeats the very last one. For it only the remains of its own header are left to go by.
 //!
-//! The blocks of a chunk are named by its own header, and by that of the chunk after it. If both are damaged, nobody
-//! knows them.
+//! The blocks of a chunk are named by its own header, and by that of the chunk after it. If both are damaged,
+//! nothing names them.
 //!
-//! Damage may hide more than one chunk. So in each stream the search continues for [`NEAR`] behind the last chunk found
-//! in its segment, and in the neighbouring segments that hold nothing.
+//! Damage may hide more than one chunk. So in each stream the search continues for [`SEARCH_DISTANCE`] behind the last
+//! chunk found in its segment, and in the neighbouring segments that hold nothing.
 //!
 //! Memory: at most 64 MiB, however much lies behind the end: numbers and places of chunks (32 MiB), and runs of lost
 //! blocks. Headers are read again when they are needed.
@@ -30,7 +30,7 @@ use super::headers::for_each_header;
 use super::loss::{BlockRuns, Loss};
 
 /// How far behind the end of a stream later chunks are looked for, in blocks: 64 MiB.
-const NEAR: u32 = 64 << 8;
+const SEARCH_DISTANCE: u32 = 64 << 8;
 impl Replay<'_> {
     /// How far the log had been flushed, and promised to be, as all chunks say that there are.
     pub(super) fn marks(&self, behind: &ChunksBehind) -> (Sequence, Sequence) {
@@ -106,7 +106,7 @@ impl Replay<'_> {
         loop {
             while let Some((segment, slot)) = places.pop() {
                 let (mut continues, mut next) = (None, Vec::new());
-                let slots = slot..shape.segment_blocks.min(slot.saturating_add(NEAR));
+                let slots = slot..shape.segment_blocks.min(slot.saturating_add(SEARCH_DISTANCE));
                 self.for_each_later(segment, slots, |place, header| {
                     continues = Some((segment, shape.slot(place) + header.blocks()));
                     next.extend(header.next.filter(|next| begun.insert(*next)).map(|segment| (segment, 0)));
@@ -118,7 +118,7 @@ impl Replay<'_> {
             let Some(segment) = beside.pop_first() else { return behind };
             if !begun.contains(&segment) {
                 let mut found = false;
-                self.for_each_later(segment, 0..shape.segment_blocks.min(NEAR), |_, _| found = true);
+                self.for_each_later(segment, 0..shape.segment_blocks.min(SEARCH_DISTANCE), |_, _| found = true);
                 if found {
                     begun.insert(segment);
                     places.push((segment, 0));
@@ -141,7 +141,7 @@ impl Replay<'_> {
     fn beside(&self, begun: &BTreeSet<SegmentNo>) -> BTreeSet<SegmentNo> {
         let Shape { segments, segment_blocks } = self.core.layout.shape();
         let is_small = segment_blocks <= CHUNK_BLOCKS + 1;
-        let near = if is_small { segments } else { (NEAR / 2).div_ceil(segment_blocks) };
+        let near = if is_small { segments } else { (SEARCH_DISTANCE / 2).div_ceil(segment_blocks) };
         let is_beside = |number: u32| begun.iter().any(|begun| begun.0.abs_diff(number) <= near);
         let may_go_on = |(number, row): &(SegmentNo, &Segment)| {
             is_beside(number.0) && (is_small || row.live == 0) && !self.core.superblock.is_system(*number)

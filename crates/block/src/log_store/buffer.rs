@@ -68,7 +68,7 @@ impl Filling {
         block(&self.bytes, self.start, place)
     }
 
-    /// The block at this place was replaced before it was written: nobody must find it.
+    /// The block at this place was replaced before it was written: no read must find it.
     pub(super) fn kill(&mut self, place: LogBlock) {
         let nth = place.0.checked_sub(self.start.0 + 1).and_then(|nth| usize::try_from(nth).ok());
         if let Some(entry) = nth.and_then(|nth| self.entries.get_mut(nth)) {
@@ -154,7 +154,7 @@ impl Chunks {
     }
 }
 
-/// A stretch of a segment that was read, with whole chunks in it. What nobody needs may be zeroes.
+/// A stretch of a segment that was read, with whole chunks in it. What is not needed may be zeroes.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     start: u32,

@@ -6,7 +6,7 @@
 //! 3. Each segment's live blocks are counted and compared with the segment table.
 //! 4. Each segment with live blocks is read, chunk by chunk: the headers must name exactly those blocks. If the data is
 //!    checked too, its checksums must be right.
-//! 5. If a header is damaged, the blocks behind it can still be read by the map, but nobody can tell whether they are
+//! 5. If a header is damaged, the blocks behind it can still be read by the map, but it is not known whether they are
 //!    what was written. The map is read once more to name those blocks.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -28,7 +28,7 @@ use super::format::{BLOCK_BYTES, Checksum, ChunkHeader, Entry};
 use super::life::Life;
 use crate::error::BlockError;
 
-/// How often the keeper looks when nobody calls it.
+/// How often the keeper looks when no other thread calls it.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pages of the map that are read at most to see what of a chunk's discarded blocks still is.
 const MOST_BROUGHT: u32 = 64;
@@ -60,7 +60,7 @@ impl ChosenVictim {
     fn now(state: &StoreState, number: SegmentNo) -> Option<ChosenVictim> {
         let segment = state.core.layout.table().get(number.0 as usize)?;
         let (live, life) = (Pages(segment.live.into()), Life::now(state, number));
-        Some(ChosenVictim { number, live, life, oldest: state.core.layout.oldest_but(number) })
+        Some(ChosenVictim { number, live, life, oldest: state.core.layout.oldest_except(number) })
     }
 
     /// Blocks in it that are live now, if it still holds what was read.
@@ -131,7 +131,7 @@ impl StoreShared {
         goal: CleaningGoal,
     ) -> Result<bool, LogStoreError> {
         // Until then nothing becomes free.
-        while state.mending {
+        while state.repairing_map {
             self.room.wait(state);
         }
         // Cleaning could not continue with this much of the map changed.
@@ -185,7 +185,7 @@ impl StoreShared {
         // What is not said to be unmapped would be looked for in the segments that become free.
         let is_whole = !state.core.has_unmapped();
         self.flush_until(state, goal)?;
-        if is_whole && !state.mending {
+        if is_whole && !state.repairing_map {
             state.core.layout.synced(mark);
             state.freed += 1;
         }
@@ -413,7 +413,7 @@ impl StoreShared {
         }
     }
 
-    /// Leaves the disk to others for a while, if there are any and there is no hurry.
+    /// Leaves the disk to others for a while, if there are any and cleaning is not urgent.
     fn pause(&self, state: &mut MutexGuard<'_, StoreState>, worked: Duration) {
         if !state.threads {
             return;

@@ -16,5 +16,5 @@ pub(super) struct StoreCounts {
     pub(super) victims: [u64; 11],
     pub(super) replayed: u64,
     pub(super) damaged_reads: u64,
-    pub(super) mended: Vec<String>,
+    pub(super) repaired: Vec<String>,
 }

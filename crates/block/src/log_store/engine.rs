@@ -32,8 +32,8 @@ pub struct Options {
     pub victim: Victim,
     /// The most memory for the map; what does not fit is read from the disk when it is needed.
     pub map_memory: ByteSize,
-    /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and there is no
-    /// hurry.
+    /// The share of the disk's time, in hundredths, that cleaning takes while others want the disk and cleaning is not
+    /// urgent.
     pub clean_share: u32,
     /// How long no request may have come before the store cleans ahead.
     pub quiet: Duration,
@@ -78,7 +78,7 @@ pub(super) struct StoreState {
     /// Pages of the map that could not be read and not be rebuilt.
     pub(super) unread: BTreeSet<MapPage>,
     /// Whether a thread rebuilds pages of the map: nothing becomes free meanwhile.
-    pub(super) mending: bool,
+    pub(super) repairing_map: bool,
     pub(super) closing: bool,
     /// Whether threads write and clean.
     pub(super) threads: bool,
@@ -347,7 +347,7 @@ impl StoreShared {
         state.counts.map_reads += 1;
         match read {
             Ok(entries) => state.core.map.install(page, &entries),
-            Err(error) => self.mend(state, page, error)?,
+            Err(error) => self.repair_map(state, page, error)?,
         }
         self.trim_map(state, Some(page));
         Ok(())

@@ -59,7 +59,7 @@ pub enum LogStoreError {
     },
     /// The log after the checkpoint cannot be read to its end.
     #[error(
-        "{device}: the log after the last checkpoint cannot be read to its end ({source}), and may have flushed data: try again, or use a copy of the disk"
+        "{device}: the log after the last checkpoint cannot be read to its end ({source}). Flushed data may lie there: try again, or use a copy of the disk"
     )]
     LogUnreadable {
         /// The device.

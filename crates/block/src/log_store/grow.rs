@@ -1,8 +1,8 @@
 //! Grows a store, while it is used, onto a device that has become larger.
 //!
 //! 1. A checkpoint is made, so that little is left to do. Then all chunks are completed, written and flushed; from here
-//!    to the end nobody else gets the lock. Pages of the map that have changed meanwhile are put into the log, written
-//!    and flushed: the checkpoint of step 3 covers the chunks that changed them.
+//!    to the end no other thread gets the lock. Pages of the map that have changed meanwhile are put into the log,
+//!    written and flushed: the checkpoint of step 3 covers the chunks that changed them.
 //! 2. The new segments become free. If the checkpoint areas are too small for the larger store, two new ones are made
 //!    at the beginning of the new space, and the old ones become free.
 //! 3. A checkpoint of the larger store is written and flushed, to the area that does not hold the last one. If the

@@ -10,7 +10,7 @@
 //!   that what should be there had been flushed, its segment was written anew after a checkpoint that is lost.
 //!
 //! With such evidence the chunks after the lost checkpoint count as well, so that the log is followed to its end. What
-//! it no longer has is lost, and told ([`Loss`](super::loss::Loss)).
+//! it no longer has is lost, and reported ([`Loss`](super::loss::Loss)).
 //!
 //! Cost: a block for each stream, and one for each segment if the newest checkpoint is damaged or a stream waits for
 //! one that is not there.

@@ -12,11 +12,11 @@
 //!    what is damaged (`skip`): what is lost is known then, and cannot be read until it is written again.
 //! 3. Nothing is written before all of that is done. Then the copy of the superblock that was damaged is written anew.
 //! 4. The next step writes over what lies behind the end of the log. If a loss was found out from that, or something
-//!    was skipped, the superblock notes it first: should the power be cut, the next opening tells the same
+//!    was skipped, the superblock notes it first: should the power be cut, the next opening reports the same
 //!    ([`PendingLoss`]).
 //! 5. A new checkpoint, three numbers on, makes sure that chunks after the gap are never taken for part of the log
 //!    again.
-//! 6. What the superblock noted has been told, and is removed.
+//! 6. What the superblock noted has been reported, and is removed.
 //!
 //! Cost: the checkpoint, and the log after it, which is bounded by [`Options::checkpoint_every`](super::Options).
 
@@ -99,8 +99,8 @@ impl LogStore {
         let is_written = access != OpenMode::ReadOnly;
         let superblock = recovered.core.superblock.clone();
         recovered.log_findings(&named.name);
-        let mut mended = recovered.repaired_damage();
-        mended.extend(recovered.loss.as_ref().map(ToString::to_string));
+        let mut repaired = recovered.repaired_damage();
+        repaired.extend(recovered.loss.as_ref().map(ToString::to_string));
         if is_written && let Some(copy) = recovered.repair {
             let block = superblock.encode().map_err(|source| named.format(source))?;
             named.device.write(Lba(copy.0 * BLOCK_SECTORS), &block, Durability::Through)?;
@@ -128,7 +128,7 @@ impl LogStore {
             read_only: !is_written,
             skips_lost: access == OpenMode::Salvage,
             unread: std::collections::BTreeSet::new(),
-            mending: false,
+            repairing_map: false,
             closing: false,
             threads: false,
             area: recovered.area,
@@ -142,7 +142,7 @@ impl LogStore {
             paused: Duration::ZERO,
             block_cost: BlockCost::default(),
             throttle: WriteThrottle::new(Instant::now()),
-            counts: StoreCounts { replayed: recovered.replayed, mended, ..StoreCounts::default() },
+            counts: StoreCounts { replayed: recovered.replayed, repaired, ..StoreCounts::default() },
         };
         let shared = StoreShared {
             named,
@@ -210,7 +210,7 @@ impl Recovered {
             tracing::warn!(
                 store,
                 abandoned = self.abandoned,
-                "data lies behind the end of the log: after a power cut or a kill it was never flushed; otherwise the disk has damaged the log there"
+                "data lies behind the end of the log. After a power cut or a kill it was never flushed, otherwise the log is damaged there"
             );
         }
         if let Some(error) = &self.unreadable {

@@ -82,7 +82,7 @@ pub struct Report {
     pub copied: ByteSize,
     /// Blocks that may not be what was written last, in order.
     pub unrecovered: Vec<Unrecovered>,
-    /// Chunks at the end of the log whose headers are lost, at least: nobody knows which blocks they held.
+    /// Chunks at the end of the log whose headers are lost, at least: it is not known which blocks they held.
     pub missing_chunks: u64,
 }
 
@@ -129,7 +129,7 @@ struct CopyWindow {
 }
 
 /// Reads blocks of the log, in pieces as long as they lie in a row.
-struct Ahead {
+struct ReadAhead {
     start: u64,
     bytes: Vec<u8>,
     next: u64,
@@ -140,7 +140,7 @@ struct Ahead {
 struct Source<'a> {
     named: &'a NamedDevice,
     superblock: &'a Superblock,
-    ahead: &'a mut Ahead,
+    ahead: &'a mut ReadAhead,
 }
 
 impl Salvage {
@@ -211,7 +211,7 @@ impl Salvage {
         let blocks = self.superblock.shape.advertised().0;
         let abandoned = if self.has_map() { Timelines::default() } else { self.timelines() };
         let mut report = Report { missing_chunks: self.headless.unknown, ..Report::default() };
-        let mut ahead = Ahead { start: 0, bytes: Vec::new(), next: 0, block: [0; BLOCK_BYTES] };
+        let mut ahead = ReadAhead { start: 0, bytes: Vec::new(), next: 0, block: [0; BLOCK_BYTES] };
         let mut first = 0;
         while first < blocks {
             let window = self.window(BlockNo(first), BlockNo(blocks.min(first + WINDOW)), &abandoned);
@@ -237,7 +237,7 @@ impl Salvage {
     }
 
     /// Reads the newest copy of a block that can be read; whether there is data, and what is to be said of it.
-    fn take(&mut self, window: &CopyWindow, block: BlockNo, ahead: &mut Ahead) -> (bool, Option<DoubtReason>) {
+    fn take(&mut self, window: &CopyWindow, block: BlockNo, ahead: &mut ReadAhead) -> (bool, Option<DoubtReason>) {
         let versions = window.of(block);
         let mut from = Source { named: &self.named, superblock: &self.superblock, ahead };
         let Some(opened) = &mut self.opened else {
@@ -474,7 +474,7 @@ impl Source<'_> {
     /// Reads a block of the log; whether it could be.
     fn read(&mut self, place: LogBlock) -> bool {
         let ahead = &mut *self.ahead;
-        let from = |own: &Ahead| place.0.checked_sub(own.start).map(|nth| nth as usize * BLOCK_BYTES);
+        let from = |own: &ReadAhead| place.0.checked_sub(own.start).map(|nth| nth as usize * BLOCK_BYTES);
         if from(ahead).is_none_or(|from| from + BLOCK_BYTES > ahead.bytes.len()) {
             let rest = self.superblock.shape.places().0.saturating_sub(place.0);
             let blocks = if place.0 == ahead.next { PIECE.min(rest).max(1) } else { 1 };

@@ -77,14 +77,14 @@ pub struct LogStoreStats {
     pub slowed_time: Nanos,
     /// Segments that could not be read and are not cleaned.
     pub damaged_segments: u32,
-    /// Reads since the opening that were refused, as a block was not what was written, or nobody could tell.
+    /// Reads since the opening that were refused, as a block was not what was written, or might not be.
     pub damaged_reads: u64,
     /// Bytes that are lost to damage, and cannot be read until they are written again.
     pub lost: ByteSize,
     /// Chunks that were found after the last checkpoint at the opening.
     pub replayed: u64,
-    /// What was damaged at the opening, or was mended since, in words.
-    pub mended: Vec<String>,
+    /// What was damaged at the opening, or was repaired since, in words.
+    pub repaired: Vec<String>,
     /// Why writes are refused, if they are.
     pub refuses_writes: Option<String>,
 }
@@ -131,7 +131,7 @@ impl LogStore {
             slowed_time: Nanos(u64::try_from(counts.slowed_time.as_nanos()).unwrap_or(u64::MAX)),
             damaged_segments: state.damaged.len() as u32,
             damaged_reads: counts.damaged_reads,
-            mended: counts.mended.clone(),
+            repaired: counts.repaired.clone(),
             lost: bytes(core.map.lost()),
             replayed: counts.replayed,
             refuses_writes: state.poisoned.as_ref().map(ToString::to_string),

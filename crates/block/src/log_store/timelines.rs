@@ -1,6 +1,6 @@
 //! Which chunks were abandoned after a crash: a later epoch began with the same number or a lower one.
 //!
-//! Only epochs are kept that no later one goes below, at most [`MOST`] of them. Beyond that every second is dropped,
+//! Keeps only the epochs below which no later one goes, at most [`MOST`] of them. Beyond that every second is dropped,
 //! and a chunk that was abandoned may pass for one that counts.
 
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ use super::life::Life;
 use crate::device::{Allocation, BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::{BlockError, Operation};
 
-/// Blocks that are read although nobody asked for them, so that what lies before and behind them is one request.
+/// Blocks that are read although they were not asked for, so that what lies before and behind them is one request.
 const MOST_BETWEEN: u64 = 8;
 
 /// Blocks that lie in a row on the disk and in the caller's memory.
@@ -207,7 +207,7 @@ impl StoreShared {
     fn read_runs(&self, runs: &[ReadRun], buffer: &mut [u8]) -> Result<(), BlockError> {
         let near = |a: &ReadRun, b: &ReadRun| b.place.0.checked_sub(a.end().0).is_some_and(|gap| gap <= MOST_BETWEEN);
         for group in runs.chunk_by(near) {
-            // What nobody asked for may be what cannot be read; then each run is read by itself.
+            // What was not asked for may be what cannot be read; then each run is read by itself.
             if group.len() > 1 && self.read_span(group, buffer) {
                 continue;
             }

@@ -17,7 +17,7 @@ const FOLLOWED: u64 = 8;
 
 /// How many blocks before one are looked through for its header where nothing says how long chunks are. If it is not
 /// there, four times as many, and so on.
-const NEAR: u32 = 4;
+const FIRST_SEARCH: u32 = 4;
 
 /// The most unreadable blocks that are skipped in one read: on a disk that fails altogether, each may take long.
 const MOST_FAILED: u32 = 4;
@@ -55,7 +55,7 @@ impl StoreShared {
         if !life.is_current(state, shape.segment(at)) {
             return Ok(());
         }
-        let mut length = found.last().map_or(NEAR, |(_, header)| header.blocks());
+        let mut length = found.last().map_or(FIRST_SEARCH, |(_, header)| header.blocks());
         let core = &mut state.core;
         core.sums.follow(&core.layout, &found);
         if core.sums.get(shape, at) != Tag::NONE {

@@ -210,7 +210,7 @@ impl Medium {
                 .into_iter()
                 .try_fold(false, |changed, earlier| Ok(changed | self.durable(recording, earlier)?));
         }
-        if change.action.is_through() {
+        if change.action.is_write_through() {
             return self.durable(recording, number);
         }
         if !matches!(change.action, Action::Discard { .. }) || self.discarded == Discarded::Zeroed {

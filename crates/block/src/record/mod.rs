@@ -88,7 +88,7 @@ impl Action {
     }
 
     /// Whether it is durable as soon as it has returned.
-    pub fn is_through(&self) -> bool {
+    pub fn is_write_through(&self) -> bool {
         matches!(
             self,
             Action::Write { durability: Durability::Through, .. }

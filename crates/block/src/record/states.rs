@@ -425,13 +425,13 @@ impl Drawing {
 
     /// Draws until there are `limit` new states, or it seems that there are no more.
     fn draw(&mut self, limit: usize, mut one: impl FnMut(&mut Drawing) -> bool) {
-        const FRUITLESS: usize = 200;
-        let (mut made, mut fruitless) = (0, 0);
-        while made < limit && fruitless < FRUITLESS && !self.question.loose.is_empty() {
+        const MOST_REPEATS: usize = 200;
+        let (mut made, mut repeats) = (0, 0);
+        while made < limit && repeats < MOST_REPEATS && !self.question.loose.is_empty() {
             if one(self) {
-                (made, fruitless) = (made + 1, 0);
+                (made, repeats) = (made + 1, 0);
             } else {
-                fruitless += 1;
+                repeats += 1;
             }
         }
     }

@@ -107,7 +107,7 @@ impl LoopFile {
                 | MountOptions::NO_ATIME,
         };
         let threads = device.geometry().queue_depth.clamp(2, MAX_THREADS) as usize;
-        // Needs a right that not everybody has; without it, all works but under a shortage of memory.
+        // Needs a right that not every user has; without it, all works but under a shortage of memory.
         let part_of_the_io_path = || {
             let _ = rustix::process::configure_io_flusher_behavior(true);
         };

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use super::sense::Sense;
 
-/// What came back for a command, before anybody looked at it.
+/// What came back for a command, before it is interpreted.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Reply {
     /// The SCSI status.

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long a client waits before the test has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
@@ -18,8 +18,8 @@ pub(crate) struct Client(pub(crate) UnixStream);
 impl Client {
     pub(crate) fn connect(socket: &Path) -> Client {
         let stream = UnixStream::connect(socket).expect("somebody listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a socket");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a socket");
         Client(stream)
     }
 

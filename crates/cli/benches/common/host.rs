@@ -31,7 +31,7 @@ static PROGRAM: Mutex<Option<OwnedFd>> = Mutex::new(None);
 static DAEMONS: Mutex<Vec<(u32, OwnedFd)>> = Mutex::new(Vec::new());
 
 /// How long the last users of a mount get to let go of it.
-const LET_GO: Duration = Duration::from_secs(10);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn epoch() -> Instant {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
@@ -194,7 +194,7 @@ pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<Outpu
 /// Unmounts, waiting for the last users to go; in the end by force.
 pub(crate) fn unmount(root: &Path) {
     let begin = Instant::now();
-    while begin.elapsed() < LET_GO {
+    while begin.elapsed() < RELEASE_TIMEOUT {
         match umount2(root, MntFlags::empty()) {
             Err(nix::errno::Errno::EBUSY) => thread::sleep(Duration::from_millis(20)),
             _ => return,

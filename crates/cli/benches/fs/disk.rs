@@ -15,7 +15,7 @@ use crate::host;
 
 const SIZE: u64 = 16 << 30;
 const UUID: &str = "a5a5a5a5-0000-4000-8000-000000000001";
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A mounted image; unmounted and detached on drop.
 pub(crate) struct Disk {
@@ -62,7 +62,7 @@ impl Drop for Disk {
     fn drop(&mut self) {
         host::unmount(&self.root);
         let begin = Instant::now();
-        while self.is_attached() && begin.elapsed() < PATIENCE {
+        while self.is_attached() && begin.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
     }

@@ -40,10 +40,12 @@ fn of_hybrid(error: &HybridError) -> Option<&'static str> {
             --forget-flash` makes it a plain disk"
         }
         HybridError::TagGone { .. } => {
-            "`umbrella disk salvage` copies what disk and flash still hold; `umbrella disk detach --forget-flash` frees the flash, and `umbrella disk create` joins them again; the data on the disk stays"
+            "`umbrella disk salvage` copies what disk and flash still hold. `umbrella disk detach --forget-flash` frees \
+            the flash, and `umbrella disk create` joins them again; the data on the disk stays"
         }
         HybridError::DiskGrew { .. } => {
-            "to enlarge a disk, take the pair apart first (`umbrella disk detach --dissolve`), and join it again with `umbrella disk create`; the data on it stays"
+            "to enlarge a disk, take the pair apart first (`umbrella disk detach --dissolve`), then join it again with \
+            `umbrella disk create`. The data on it stays"
         }
         HybridError::DiskCut { .. } | HybridError::Stale { .. } => {
             "to keep the disk as it is and give up the data that only the flash has: `umbrella disk detach \

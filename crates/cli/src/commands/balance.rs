@@ -12,7 +12,7 @@ use crate::client::{Client, ClientError};
 use crate::{output, render};
 
 /// How far apart used shares may be when nothing is said, in thousandths of a percent.
-pub(super) const TO: u32 = 5_000;
+pub(super) const DEFAULT_WITHIN: u32 = 5_000;
 
 /// Move files between the members of a group until they are about equally full.
 ///
@@ -49,7 +49,12 @@ impl BalanceArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let (_, client) = super::find_live_pool(self.pool.pool.as_deref())?;
         let Self { group, to, dry_run, bandwidth, json, .. } = self;
-        balance(&client, &Request::Balance { group, within: to.unwrap_or(TO), dry_run, bandwidth }, dry_run, json)
+        balance(
+            &client,
+            &Request::Balance { group, within: to.unwrap_or(DEFAULT_WITHIN), dry_run, bandwidth },
+            dry_run,
+            json,
+        )
     }
 }
 

@@ -22,8 +22,8 @@ use crate::{covers, mounts, output};
 /// Show what is wrong with the machine and a pool, and what to do about it.
 ///
 /// Changes nothing. Checks the kernel, limits, and what dead daemons left behind. For a pool, mounted or not, it checks
-/// the configuration, the branches and their mounts, what mounts the pool at boot, and the files of the branches. Ends
-/// with 1 when there is a problem; remarks alone end with 0.
+/// the configuration, the branches with their mounts and files, and what mounts the pool at boot. Ends with 1 when
+/// there is a problem; remarks alone end with 0.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

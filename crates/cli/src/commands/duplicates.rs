@@ -207,7 +207,7 @@ impl Deduplicator<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// `None`: somebody ended the questions.
+    /// `None`: the user ended the questions.
     fn delete(
         &mut self,
         place: &PoolPath,
@@ -239,7 +239,7 @@ impl Deduplicator<'_> {
         Ok(Some(Ok(())))
     }
 
-    /// `None`: somebody ended the questions.
+    /// `None`: the user ended the questions.
     fn rename(
         &mut self,
         place: &PoolPath,

@@ -76,7 +76,7 @@ pub(crate) struct RenamedArgs {
 }
 
 impl Command {
-    /// Whether somebody waits for its end, and reads what it says: it keeps no log.
+    /// Whether the user waits for its end, and reads what it says: it keeps no log.
     pub(crate) fn is_short(&self) -> bool {
         matches!(self, Command::Disk(args) if args.is_short())
     }

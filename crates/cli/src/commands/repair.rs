@@ -19,12 +19,12 @@ use crate::{output, render};
 /// Make the copies of directories equal on all branches, or delete equal copies of files.
 ///
 /// --equalise: where a directory's copies differ in owner, mode or ACL, the pool shows only what all of them allow.
-/// This command walks the directories below PATH, lists those that differ, then sets all their copies to what the pool
-/// shows, or to the copy of one branch.
+/// This command walks the directories below PATH and lists those that differ. It then sets all their copies to what the
+/// pool shows, or to the copy of one branch.
 ///
 /// --duplicates: when several branches hold a file, the pool shows the newest copy. This command deletes another copy
-/// if it is equal byte for byte, has the same owner, mode and attributes, has no other name, and is not open. The pool
-/// must not be mounted. The command asks before each step.
+/// if it is equal byte for byte, with the same owner, mode and attributes. Copies that are open or have another name
+/// stay. The pool must not be mounted. The command asks before each step.
 ///
 /// Ends with 1 when something failed.
 #[derive(Debug, Args)]

@@ -13,8 +13,8 @@ use crate::text::{quoted_list, visible_path};
 
 /// Make everything in a pool durable: staged files go to their branches, and every branch is synced.
 ///
-/// Names the branches that are offline. Fails if one of them may have lost changes because it left within two minutes
-/// of a change, or while a file was open for writing.
+/// Names the branches that are offline. Fails if one of them may have lost changes: it left within two minutes of a
+/// change, or while a file was open for writing.
 ///
 /// Linux does not pass sync(1) and syncfs(2) on to a FUSE file system, so these do not reach files that are staged in
 /// memory. fsync and O_SYNC do.

@@ -24,7 +24,7 @@ const SHOW_EVERY: Duration = Duration::from_secs(1);
 /// Order the write-back of any mounted file system, in a pool or not (needs root).
 ///
 /// The kernel reports which pages become dirty (BPF). Their write-back starts a little before the kernel would begin,
-/// in the order of a policy. The command runs in the foreground until Ctrl-C or SIGTERM and changes nothing
+/// in the order of a policy. The command runs in the foreground until Ctrl-C or SIGTERM. It changes nothing
 /// permanently: when it ends or is killed, the kernel writes back by itself again. It never holds writers back, so the
 /// kernel handles sustained overload.
 #[derive(Debug, Args)]

@@ -250,7 +250,7 @@ fn findings(config: &Config, mount: &PathFacts, seen: &[PathFacts]) -> Vec<Spann
         for notice in branch_notices(branch, seen, past) {
             findings.push(SpannedNotice { span: span.clone(), notice });
         }
-        // What is offline lies on nobody's file system: a mount point without its disk, on the one below.
+        // What is offline lies on no file system of its own: a mount point without its disk, on the one below.
         let offline = findings.iter().any(|finding| finding.missing_branch() == Some(&branch.name));
         let Some((device, _)) = seen.id.filter(|_| !offline) else { continue };
         if let Some(first) = devices.get(&device) {

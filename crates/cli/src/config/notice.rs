@@ -74,7 +74,7 @@ pub(crate) enum Notice {
     )]
     NoLongerMounted { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is a plain directory, not a mount point: new files go to the file system of {}; mount the \
+        "branch {}: {} is a plain directory, not a mount point. New files go to the file system of {}: mount the \
         branch's disk, or set require_mount = false if this is intended",
         quoted(name),
         visible_path(path),
@@ -82,7 +82,7 @@ pub(crate) enum Notice {
     )]
     PlainDirectory { name: String, path: PathBuf },
     #[error(
-        "branch {}: {} is a plain directory, not a mount point: new files go to the file system of {}; mount the \
+        "branch {}: {} is a plain directory, not a mount point. New files go to the file system of {}: mount the \
         branch's disk first, or set require_mount = false to use the directory",
         quoted(name),
         visible_path(path),

@@ -1,5 +1,5 @@
-//! Taking apart a hybrid disk that cannot be taken apart whole: its log is damaged, or its flash is lost. Only when
-//! told so.
+//! Taking apart a hybrid disk that cannot be taken apart whole: its log is damaged, or its flash is lost. Only if the
+//! user asks for it.
 
 use anyhow::{Context, bail};
 use umbrella_block::file::Access;

@@ -27,7 +27,7 @@ use crate::text::visible_path;
 /// More than any device has: a store is recognised although its device is too small for it.
 const ANY_SIZE: Lba = Lba(u64::MAX);
 /// Mended pages and copies that a status names.
-const MENDED_SHOWN: usize = 5;
+const REPAIRED_SHOWN: usize = 5;
 
 /// A store that is open.
 pub(crate) struct Log {
@@ -121,18 +121,18 @@ impl Log {
         });
         let lost = (stats.lost.0 > 0).then(|| {
             format!(
-                "{} are lost to damage, and cannot be read until they are written again (`umbrella disk scrub` lists \
-                them, or `umbrella disk check` once it is detached)",
+                "{} are lost to damage, and cannot be read until they are written again. `umbrella disk scrub` lists \
+                them, or `umbrella disk check` once it is detached",
                 stats.lost
             )
         });
-        let more = stats.mended.len().saturating_sub(MENDED_SHOWN);
+        let more = stats.repaired.len().saturating_sub(REPAIRED_SHOWN);
         let more = (more > 0).then(|| {
             format!("{} more such problems (the daemon's log names them)", crate::text::count(more as u64, "problem"))
         });
         // The newest first.
-        let mended = stats.mended.into_iter().rev().take(MENDED_SHOWN).chain(more);
-        stats.refuses_writes.into_iter().chain(lost).chain(damaged).chain(refused).chain(mended).collect()
+        let repaired = stats.repaired.into_iter().rev().take(REPAIRED_SHOWN).chain(more);
+        stats.refuses_writes.into_iter().chain(lost).chain(damaged).chain(refused).chain(repaired).collect()
     }
 
     /// Takes what the device has become larger by; what it promises then.
@@ -140,7 +140,7 @@ impl Log {
         Ok(self.store.grow()?)
     }
 
-    /// Ends it; nobody may use it any more.
+    /// Ends it; no client may use it any more.
     pub(crate) fn close(self) -> anyhow::Result<()> {
         into_unshared(self.store)?.close().context("closing the log store")
     }
@@ -197,7 +197,7 @@ fn refuse_forgotten(device: &dyn BlockDevice, name: &str, read_only: bool) -> an
     match [first, second] {
         [Ok(superblock), _] => bail!("{name}, with its flash: {reported} ({})", superblock.store),
         [Err(_), Ok(superblock)] if !read_only => bail!(
-            "{name}, with its flash: {reported} ({}, only the second superblock is intact); if it is no longer a log \
+            "{name}, with its flash: {reported} ({}, only the second superblock is intact). If it is no longer a log \
             store, serve it --read-only to save what you need",
             superblock.store
         ),
@@ -269,11 +269,11 @@ pub(crate) fn refuse_other(path: &Path) -> anyhow::Result<()> {
             ByteSize(MAX_BYTES)
         ),
         Ok(data) if data.is_file() && data.len() == 0 && !is_toml => bail!(
-            "{shown} is empty: neither an image of a log store nor a configuration; `umbrella disk create --kind log {shown} --size SIZE` makes a log \
-             store of it"
+            "{shown} is empty: neither an image of a log store nor a configuration. `umbrella disk create --kind log \
+            {shown} --size SIZE` makes a log store of it"
         ),
         Ok(data) if data.is_file() && !is_toml && !looks_like_configuration(path) => bail!(
-            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]): give a plain \
+            "{shown} is neither an image of a log store nor a configuration (which has a table [disk]). Give a plain \
             image with --disk, or make it a log store (`truncate`, then `umbrella disk create --kind log --force`)"
         ),
         _ => Ok(()),

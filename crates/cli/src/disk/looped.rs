@@ -1,7 +1,7 @@
 //! Files behind loop devices. The kernel does not know that file and device are the same data: a user of one must not
 //! use the other.
 //!
-//! A file behind a loop device may belong to anybody, even to a daemon that hangs. So it is looked at only where no
+//! A file behind a loop device may belong to any program, even to a daemon that hangs. So it is looked at only where no
 //! call can hang, or by a process of its own. `LOOP_GET_STATUS64` would hang as well, because the kernel looks at the
 //! file for it.
 
@@ -24,7 +24,7 @@ use crate::probe::{self, ProbeReply, Question};
 use crate::text::visible_path;
 
 /// How long a file system may take to say whether a file is locked.
-const A_LOOK: Duration = Duration::from_secs(2);
+const LOCK_QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Fails if the data of a device is a loop device as well, or belongs to the backing file of a loop device that a
 /// daemon serves.
@@ -43,7 +43,7 @@ pub(crate) fn refuse_looped(spec: &DeviceSpec, access: Access) -> anyhow::Result
     Ok(())
 }
 
-/// How the data of a device is in use, under whichever of its names; nothing if nobody writes it.
+/// How the data of a device is in use, under whichever of its names; nothing if no program writes it.
 pub(crate) fn in_use(spec: &DeviceSpec) -> Option<String> {
     let path = spec.path()?.canonicalize().ok()?;
     if let Some(reported) = served_backing_of(&path, Access::ReadOnly) {
@@ -99,7 +99,7 @@ fn is_locked(file: &Path, access: Access) -> bool {
         Access::ReadWrite => (Question::LockExclusive, FlockOperation::NonBlockingLockExclusive),
     };
     if let PathLocality::Away { path, .. } = mounts::locate(file) {
-        return probe::query(question, &path, A_LOOK) == ProbeReply::No(Errno::AGAIN);
+        return probe::query(question, &path, LOCK_QUERY_TIMEOUT) == ProbeReply::No(Errno::AGAIN);
     }
     if !std::fs::metadata(file).is_ok_and(|data| data.is_file()) {
         return false;

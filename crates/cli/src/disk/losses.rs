@@ -1,4 +1,4 @@
-//! What damage has taken, in words.
+//! What is lost to damage, in words.
 
 use umbrella_block::hybrid::Losses;
 
@@ -7,7 +7,7 @@ use crate::text::count;
 /// Ranges that a message names.
 const NAMED: usize = 5;
 
-/// Records that were damaged before anybody could say whether they had been flushed, in words.
+/// Records that were damaged before it was known whether they had been flushed, in words.
 pub(crate) fn perhaps_lost(lost: &Losses) -> String {
     let named: Vec<String> = lost.at_risk.iter().take(NAMED).map(ToString::to_string).collect();
     let more = lost.at_risk.len().saturating_sub(NAMED);

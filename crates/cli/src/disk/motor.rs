@@ -1,4 +1,5 @@
-//! A motor whose waking is timed: how long a disk takes to spin up decides with its watts when sleeping pays.
+//! A motor whose spin-up is timed: when sleeping pays depends on the time that a disk takes to spin up, and on its
+//! watts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -360,7 +360,7 @@ impl ServedDisk {
         Some(Arc::downgrade(&scrubbed))
     }
 
-    /// Ends it; what is on flash stays there. Nobody may use it any more.
+    /// Ends it; what is on flash stays there. No client may use it any more.
     pub(crate) fn close(mut self) -> anyhow::Result<()> {
         let log = self.log.take().map_or(Ok(()), Log::close);
         log.and(self.close_below())
@@ -374,7 +374,7 @@ impl ServedDisk {
         }
     }
 
-    /// Ends it; all is on the disk then, which can be used without its flash. Nobody may use it any more.
+    /// Ends it; all is on the disk then, which can be used without its flash. No client may use it any more.
     pub(crate) fn detach(mut self) -> anyhow::Result<()> {
         if let Some(log) = self.log.take() {
             log.close()?;

@@ -32,8 +32,8 @@ pub(crate) fn keeps(disk: &DeviceSpec, cache: &CacheSpec) -> anyhow::Result<Pers
         (disk, _) => {
             let (forgets, keeps) = if disk.is_none() { ("disk", "flash") } else { ("flash", "disk") };
             bail!(
-                "the {forgets} is in memory, which is lost when the daemon ends, but the {keeps} is not: give the \
-                {forgets} a path, or keep both in memory"
+                "the {forgets} is in memory and lost when the daemon ends, but the {keeps} is not: give the {forgets} a \
+                path, or keep both in memory"
             )
         }
     }
@@ -72,7 +72,7 @@ pub(super) fn detach_pair(hybrid: Hybrid, spec: &DiskSpec, flash_is: AtDetach) -
     Ok(())
 }
 
-/// Brings to the disk what is on the flash of a hybrid disk that nobody serves, and ends the pair if that is wanted.
+/// Brings to the disk what is on the flash of a hybrid disk that no daemon serves, and ends the pair if that is wanted.
 /// Returns how much was on flash only, what of it is lost, and what is perhaps.
 pub(crate) fn detach_unserved(
     spec: &DiskSpec,

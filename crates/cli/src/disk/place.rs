@@ -1,4 +1,4 @@
-//! Where a disk's daemon is spoken to, and which disk is target.
+//! Where the control socket of a disk is, and which disk a command means.
 //!
 //! The control socket of the disk `media` is `/run/umbrella/disks/media.sock`, beside it is `media.nbd` for NBD
 //! clients.
@@ -118,8 +118,9 @@ pub(crate) fn is_served(name: &DiskName) -> bool {
     client::is_listening(&control(name))
 }
 
-/// Waits until nobody listens for a disk of that name. A daemon answers just before it ends, and a process that starts
-/// one after that must not take it for one that continues. Gives up when another process has started one meanwhile.
+/// Waits until no daemon listens for a disk of that name. A daemon answers just before it ends, and a process that
+/// starts one after that must not take it for one that continues. Gives up when another process has started one
+/// meanwhile.
 pub(crate) fn wait_until_gone(name: &DiskName) {
     let deadline = Instant::now() + EXIT_TIMEOUT;
     while is_served(name) && Instant::now() < deadline {
@@ -132,7 +133,7 @@ pub(crate) fn served() -> Vec<DiskName> {
     known().unwrap_or_default().into_iter().filter(is_served).collect()
 }
 
-/// All disks that are served, or were until their daemon died without a farewell, by name.
+/// All disks, by name, that are served, or were until their daemon was killed.
 pub(crate) fn known() -> io::Result<Vec<DiskName>> {
     let entries = match std::fs::read_dir(dir()) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -195,7 +196,7 @@ fn was_attached(name: &DiskName, device: &str) -> bool {
     below.is_ok_and(|below| Path::new(below.trim_end()).parent() == Some(&folder(name)))
 }
 
-/// Takes away what a daemon left behind that ended without a farewell; whether there was anything.
+/// Removes what a killed daemon left behind; true if there was anything.
 pub(crate) fn clear_leftovers(name: &DiskName) -> anyhow::Result<bool> {
     let (socket, folder) = (control(name), folder(name));
     if is_served(name) || !socket.exists() {

@@ -86,7 +86,7 @@ pub(crate) struct Progress {
     pub(crate) done: ByteSize,
     /// What there was at the start.
     pub(crate) total: ByteSize,
-    /// The end has begun: it continues also when nobody waits any more.
+    /// The end has begun: it continues also when no client waits any more.
     #[serde(default)]
     pub(crate) ending: bool,
 }

@@ -3,7 +3,7 @@
 //! 1. The control socket is bound: a second daemon of the same name ends here.
 //! 2. The disk is opened, a hybrid disk with its log, the NBD server started, and the disk attached if that is wanted.
 //! 3. Requests are answered until a signal or a request ends the daemon.
-//! 4. The block device is taken away, which waits until nobody uses it. The server stops: requests under way are
+//! 4. The block device is taken away, which waits until no process uses it. The server stops: requests under way are
 //!    answered, and everything is flushed. Then the disk is closed, or taken apart.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::open::OnDamage;
 use super::place;
 use super::protocol::AtDetach;
 use super::scrub::Scrubs;
-use super::service::{DiskService, EndReason, NOBODY_WAITS, Served};
+use super::service::{CLIENT_GONE, DiskService, EndReason, Served};
 use crate::client::ClientError;
 use crate::config::disk::{DiskSpec, Listen, ScrubSpec, TlsSpec};
 use crate::daemon::Starter;
@@ -30,7 +30,7 @@ use crate::output::reasons;
 use crate::systemd;
 
 /// How often it is tried to take away a block device that is in use.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where a disk is offered, besides over NBD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,12 +136,13 @@ fn wait_until_detached(
 ) -> anyhow::Result<(EndReason, Served)> {
     let mut leaving = false;
     loop {
-        let end = if leaving { ends.recv_timeout(AGAIN).ok() } else { ends.recv().ok() }.unwrap_or(EndReason::Signal);
+        let end = if leaving { ends.recv_timeout(RETRY_INTERVAL).ok() } else { ends.recv().ok() }
+            .unwrap_or(EndReason::Signal);
         let mut place = served.lock();
         if let EndReason::Detach { requester, .. } = &end
             && !requester.is_waiting()
         {
-            requester.done(Err(NOBODY_WAITS.to_owned()));
+            requester.done(Err(CLIENT_GONE.to_owned()));
             continue;
         }
         let Some(mut disk) = place.take() else { bail!("the disk is gone") };

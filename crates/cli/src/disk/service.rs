@@ -24,11 +24,11 @@ use crate::config::disk::{Front, Listen};
 use crate::output::reasons;
 
 /// Interval at which a client that waits for the end hears that it is under way.
-const PULSE: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a detachment waits for clients to hang up: one that ended a moment ago is still counted.
-const GOODBYE: Duration = Duration::from_secs(1);
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The outcome of a request whose client is gone.
-pub(crate) const NOBODY_WAITS: &str = "the client has gone, so the request was dropped";
+pub(crate) const CLIENT_GONE: &str = "the client has gone, so the request was dropped";
 /// Most ranges that a status names.
 const MOST_RANGES: usize = 10_000;
 
@@ -47,7 +47,7 @@ pub(crate) struct Requester(Sender<RequesterMessage>);
 /// A message to a requester.
 enum RequesterMessage {
     /// Asks whether it still waits.
-    AreYouThere(Sender<bool>),
+    Ping(Sender<bool>),
     /// How it ended.
     Done(Result<(), String>),
 }
@@ -55,8 +55,8 @@ enum RequesterMessage {
 impl Requester {
     /// Whether the requester still waits. If so, it learns that the end has begun.
     pub(crate) fn is_waiting(&self) -> bool {
-        let (reply, heard) = channel();
-        self.0.send(RequesterMessage::AreYouThere(reply)).is_ok() && heard.recv().is_ok_and(|there| there)
+        let (reply, answer) = channel();
+        self.0.send(RequesterMessage::Ping(reply)).is_ok() && answer.recv().is_ok_and(|waits| waits)
     }
 
     /// Tells it how the disk ended.
@@ -233,9 +233,9 @@ impl DiskService {
         force: bool,
         report: &mut dyn FnMut(&Progress) -> bool,
     ) -> anyhow::Result<Detached> {
-        // One that gave up while nobody answered is not served later.
+        // A client that gave up while no daemon answered is not served later.
         if !report(&Progress::default()) {
-            bail!("{NOBODY_WAITS}");
+            bail!("{CLIENT_GONE}");
         }
         let look = || {
             self.with_served(|Served { offered, server, attached, .. }| {
@@ -249,10 +249,10 @@ impl DiskService {
         let began = Instant::now();
         let (Stats { connections, .. }, name, lasts, hybrid, keeps_flash) = loop {
             let seen = look()?;
-            if seen.0.connections == 0 || force || began.elapsed() >= GOODBYE {
+            if seen.0.connections == 0 || force || began.elapsed() >= DISCONNECT_TIMEOUT {
                 break seen;
             }
-            std::thread::sleep(GOODBYE / 50);
+            std::thread::sleep(DISCONNECT_TIMEOUT / 50);
         };
         if connections > 0 && !force {
             bail!("{name} is in use by NBD clients ({connections} connected); --force disconnects them");
@@ -271,8 +271,8 @@ impl DiskService {
         let mut ending = false;
         let outcome = loop {
             let pulse = Progress { ending, ..Progress::default() };
-            match words.recv_timeout(PULSE) {
-                Ok(RequesterMessage::AreYouThere(reply)) => {
+            match words.recv_timeout(HEARTBEAT_INTERVAL) {
+                Ok(RequesterMessage::Ping(reply)) => {
                     ending = report(&Progress { ending: true, ..pulse });
                     let _ = reply.send(ending);
                 }

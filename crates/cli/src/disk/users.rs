@@ -8,7 +8,7 @@ use rustix::fs::{major, minor};
 use crate::mounts;
 use crate::text::visible;
 
-/// Where it is mounted, and which other processes have it open, in words; nothing if nobody is found. Needs the rights
+/// Where it is mounted, and which other processes have it open, in words; nothing if no user is found. Needs the rights
 /// to look.
 pub(crate) fn users_of(device: &Path) -> Option<String> {
     let number = std::fs::metadata(device).ok()?.rdev();

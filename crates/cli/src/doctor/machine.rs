@@ -32,7 +32,7 @@ struct Limits {
 }
 
 /// With fewer the daemon warns.
-const FEW: u64 = 4096;
+const LEAST_DESCRIPTORS: u64 = 4096;
 
 pub(crate) fn items() -> Vec<Diagnostic> {
     let mut items = of_kernel(&kernel());
@@ -104,7 +104,7 @@ fn limits() -> Option<Limits> {
 
 fn of_limits(limits: Limits) -> Option<Diagnostic> {
     let reachable = if limits.is_root { limits.hard.max(limits.most) } else { limits.hard };
-    (reachable < FEW).then(|| {
+    (reachable < LEAST_DESCRIPTORS).then(|| {
         let text = format!("a daemon may open only {reachable} files; programs that open more in the pool get EMFILE");
         let todo = if limits.is_root {
             "sysctl fs.nr_open=1048576"
@@ -147,7 +147,7 @@ fn left_behind() -> Vec<Diagnostic> {
     items
 }
 
-/// Sockets that nobody listens at, and that belong to no mount.
+/// Sockets that no daemon listens at, and that belong to no mount.
 fn old_sockets(dir: &Path, pools: &[PathBuf]) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let sockets = entries.flatten().map(|entry| entry.path());

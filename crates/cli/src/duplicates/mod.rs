@@ -3,7 +3,8 @@
 //! A copy is deleted only when nothing is lost. In order:
 //!
 //! 1. Open every copy and note its attributes. The newest is kept: the pool shows it, so the tree does not change.
-//! 2. The copies are different files, one name each, of one owner, mode and set of attributes. Nobody has them open.
+//! 2. The copies are different files, one name each, of one owner, mode and set of attributes. No process has them
+//!    open.
 //! 3. Compare every byte.
 //! 4. The user agrees.
 //! 5. Take a lease on both, so that any open of one of them is noticed. The attributes are those of step 1, and the
@@ -234,7 +235,7 @@ impl Copy<'_> {
             if is_recent(&copy.stat) {
                 return Err(KeptReason::Changed);
             }
-            // Given back at once: nobody is kept waiting while the copies are read.
+            // Given back at once: no process is kept waiting while the copies are read.
             Lease::shared(copy.file.as_fd()).map(drop)?;
         }
         for file in [&mut self.file, &mut kept.file] {

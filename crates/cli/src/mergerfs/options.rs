@@ -79,8 +79,7 @@ fn always(key: &str) -> Option<OptionMapping> {
         ),
         "func.readdir" => Needless("a listing asks all branches, and the kernel keeps it"),
         key if key.starts_with("func.") || key.starts_with("category.") => Needless(
-            "a change applies to the file that the pool shows, and to every copy of a directory; of several files of \
-            one name the pool shows the newest",
+            "a change applies to every copy of a directory, and to the file that the pool shows: the newest of its name",
         ),
         "ignorepponrename" | "link-exdev" | "rename-exdev" => {
             Needless("renames and links inside the pool never fail with EXDEV")

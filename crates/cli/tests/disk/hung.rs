@@ -11,7 +11,7 @@ use super::support::looped::Looped;
 use super::support::process::waits;
 use super::*;
 
-/// Longer than any limit of a command, shorter than the patience of a test.
+/// Longer than any limit of a command, shorter than the timeout of a test.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A process that is stopped until this is dropped, also when a test fails.

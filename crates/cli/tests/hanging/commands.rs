@@ -18,7 +18,7 @@ use crate::support::foreign::{HELD, Mirror};
 use crate::support::pool::{Pool, text};
 use crate::support::{MIB, poll};
 
-/// Longer than any limit of a command, shorter than the patience of a test.
+/// Longer than any limit of a command, shorter than the timeout of a test.
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Starts a command whose end is waited for later.

@@ -11,7 +11,7 @@ use crate::support::disk::Disk;
 use crate::support::foreign::{HELD, Mirror};
 use crate::support::pool::Pool;
 use crate::support::process::signal;
-use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
+use crate::support::{MIB, TIMEOUT, bytes, eventually, poll};
 use crate::{alone, stop};
 
 const PROBES: &str =
@@ -40,10 +40,10 @@ fn open_while_its_move_hangs(local: &Disk, mirror: &Mirror, pool: &Pool) -> File
     let whole = || {
         fs::read_dir(&intents).unwrap().any(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with("new-"))
     };
-    assert!(poll(PATIENCE, || whole().then_some(())).is_some(), "the move has begun");
+    assert!(poll(TIMEOUT, || whole().then_some(())).is_some(), "the move has begun");
     stop(mirror, slow);
     let open = || File::options().read(true).write(true).open(pool.join("file")).ok();
-    let file = poll(PATIENCE, open).expect("it can be opened where it was");
+    let file = poll(TIMEOUT, open).expect("it can be opened where it was");
     assert!(local.join("file").exists(), "it is where it was");
     file
 }
@@ -112,7 +112,7 @@ fn a_file_whose_branch_dies_with_the_answer_to_its_unlink_is_where_it_moved_to()
     drop(file);
     assert!(mirror.below().join("file").exists());
     let gone = || (!mirror.below().join("file").exists()).then_some(());
-    assert!(poll(PATIENCE, gone).is_some(), "its old name goes");
+    assert!(poll(TIMEOUT, gone).is_some(), "its old name goes");
     signal(mirror.pid(), Signal::SIGKILL);
     drop(slow);
     mirror.kill();
@@ -142,7 +142,7 @@ fn a_branch_that_hangs_when_it_loses_a_file_takes_no_other_along() {
     let slow = from.delay("unlink,unlinkat", "delay_exit", HELD);
     fs::write(pool.join("file"), bytes(1, 200_000)).unwrap();
     let gone = || (!from.below().join("file").exists()).then_some(());
-    assert!(poll(PATIENCE, gone).is_some(), "its old name goes");
+    assert!(poll(TIMEOUT, gone).is_some(), "its old name goes");
     stop(&from, slow);
     eventually("it can be read", || fs::read(pool.join("file")).is_ok_and(|found| found == bytes(1, 200_000)));
     eventually("the branch that hangs is offline", || !pool.is_online("from"));

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use crate::support::disk::Disk;
 use crate::support::foreign::{HELD, Mirror, fail};
 use crate::support::pool::Pool;
-use crate::support::{MIB, PATIENCE, eventually, poll};
+use crate::support::{MIB, TIMEOUT, eventually, poll};
 use crate::{B_BY_NAME, alone, wait_until};
 
 const KEYS: &str =
@@ -29,7 +29,7 @@ fn pool(a: &Disk, b: &Mirror) -> Pool {
 /// The first try fails; as soon as the branch is away another makes it elsewhere.
 fn until_made<T>(mut make: impl FnMut() -> io::Result<T>) -> T {
     let mut failed = 0;
-    let made = poll(PATIENCE, || make().inspect_err(|_| failed += 1).ok());
+    let made = poll(TIMEOUT, || make().inspect_err(|_| failed += 1).ok());
     assert!(failed > 0, "the first is too late");
     made.expect("it can be made elsewhere")
 }

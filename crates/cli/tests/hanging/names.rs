@@ -14,7 +14,7 @@ use crate::support::foreign::{HELD, Mirror};
 use crate::support::pool::Pool;
 use crate::support::process::signal;
 use crate::support::tree::names;
-use crate::support::{MIB, PATIENCE, eventually, poll};
+use crate::support::{MIB, TIMEOUT, eventually, poll};
 use crate::{B_BY_NAME, alone, stop, wait_until};
 
 const KEYS: &str =
@@ -38,7 +38,7 @@ fn make_dir(pool: &Pool, dir: &str) {
 }
 
 fn wait_for(what: &str, done: impl Fn() -> bool) {
-    assert!(poll(PATIENCE, || done().then_some(())).is_some(), "{what}");
+    assert!(poll(TIMEOUT, || done().then_some(())).is_some(), "{what}");
 }
 
 /// What was answered, while the branch still hangs.

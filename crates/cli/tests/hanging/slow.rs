@@ -12,7 +12,7 @@ use crate::support::disk::Disk;
 use crate::support::foreign::{HELD, Mirror, Tampered, delay_of};
 use crate::support::pool::Pool;
 use crate::support::process::{signal, thread_id, wait_for_call};
-use crate::support::{MIB, PATIENCE, bytes, eventually, poll};
+use crate::support::{MIB, TIMEOUT, bytes, eventually, poll};
 use crate::{alone, wait_until};
 
 /// Patient with the mirror, and with so few threads that each that waits is missed.
@@ -42,7 +42,7 @@ fn is_copied(mirror: &Mirror) -> bool {
 }
 
 fn wait_for_copy(mirror: &Mirror) {
-    assert!(poll(PATIENCE, || is_copied(mirror).then_some(())).is_some(), "no copy begins");
+    assert!(poll(TIMEOUT, || is_copied(mirror).then_some(())).is_some(), "no copy begins");
 }
 
 /// The tree can be changed, names above all.
@@ -229,7 +229,7 @@ fn names_can_change_while_a_directory_waits_for_a_slow_commit() {
     let is_committed = || {
         fs::read_dir(&intents).unwrap().any(|entry| !entry.unwrap().file_name().to_string_lossy().starts_with("new-"))
     };
-    assert!(poll(PATIENCE, || is_committed().then_some(())).is_some(), "the commit has begun");
+    assert!(poll(TIMEOUT, || is_committed().then_some(())).is_some(), "the commit has begun");
     // Far more than the daemon has threads.
     let (tell, callers) = mpsc::channel();
     let waiting: Vec<_> = (0..40)
@@ -273,7 +273,7 @@ fn names_can_change_while_the_directories_of_a_move_are_synced() {
     }
     let delayed = delay_of(pool.pid(), &b.join("of file"), "fsync", HELD);
     fs::write(pool.join("of file/inner/file"), bytes(1, 200_000)).unwrap();
-    assert!(poll(PATIENCE, || b.join("of file/inner").exists().then_some(())).is_some(), "its directory is made");
+    assert!(poll(TIMEOUT, || b.join("of file/inner").exists().then_some(())).is_some(), "its directory is made");
     fs::rename(pool.join("renamed"), pool.join("to")).unwrap();
     fs::write(pool.join("to/file"), "x").unwrap();
     assert!(!b.join("of file/inner/file").exists(), "its directories are being synced");

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::alone;
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
-use crate::support::{MIB, PATIENCE, bytes, eventually, poll, run};
+use crate::support::{MIB, TIMEOUT, bytes, eventually, poll, run};
 
 /// Nothing can be changed on a file system, until this is dropped.
 struct Frozen(PathBuf);
@@ -49,7 +49,7 @@ fn an_unmount_and_the_status_name_the_branch_that_holds_up_staged_files() {
         let status = pool.umbrella(["status"]);
         String::from_utf8_lossy(&status.stdout).contains("branch \"b\" does not answer")
     });
-    let ended = poll(PATIENCE, || unmount.try_wait().unwrap());
+    let ended = poll(TIMEOUT, || unmount.try_wait().unwrap());
     if ended.is_none() {
         drop(frozen);
         let _ = unmount.wait();

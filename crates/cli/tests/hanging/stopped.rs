@@ -16,7 +16,7 @@ use crate::support::foreign::Encrypted;
 use crate::support::pool::{Builder, Pool};
 use crate::support::process;
 use crate::support::tree::names;
-use crate::support::{MIB, PATIENCE, assert_errno, bytes, eventually, poll};
+use crate::support::{MIB, TIMEOUT, assert_errno, bytes, eventually, poll};
 use crate::{B_BY_NAME, IMPATIENT, alone, wait_until};
 
 /// A process that is stopped, until this is dropped: also where a test fails, or its end would wait for it.
@@ -111,7 +111,7 @@ fn a_hung_branch_does_not_hang_the_others() {
         holder.kill().unwrap();
     }
     for mut holder in holders {
-        assert!(poll(PATIENCE, || holder.try_wait().unwrap()).is_some(), "who had a file open can end");
+        assert!(poll(TIMEOUT, || holder.try_wait().unwrap()).is_some(), "who had a file open can end");
     }
     for i in 0..20 {
         fs::write(pool.join(format!("dir/new-{i}")), "x").unwrap();
@@ -127,7 +127,7 @@ fn a_hung_branch_does_not_hang_the_others() {
     wait_until(&pool, "b", true);
     eventually("its file is back", || fs::read(pool.join("dir/on.b")).is_ok_and(|data| data == b"b"));
     for mut child in stuck {
-        assert!(poll(PATIENCE, || child.try_wait().unwrap()).is_some(), "who was stuck is free");
+        assert!(poll(TIMEOUT, || child.try_wait().unwrap()).is_some(), "who was stuck is free");
     }
     eventually("what nobody has open is closed", || {
         fs::read_dir(format!("/proc/{}/fd", pool.pid()))
@@ -257,7 +257,7 @@ fn a_pool_whose_files_were_open_on_a_branch_that_hangs_is_unmounted() {
     let stopped = Stopped::new(&hung);
     wait_until(&pool, "b", false);
     holder.kill().unwrap();
-    assert!(poll(PATIENCE, || holder.try_wait().unwrap()).is_some(), "who had a file open can end");
+    assert!(poll(TIMEOUT, || holder.try_wait().unwrap()).is_some(), "who had a file open can end");
     let said = pool.say(["unmount"]);
     assert!(said.contains("unmounted"), "{said}");
     drop(stopped);
@@ -278,7 +278,7 @@ fn a_move_behind_a_copy_to_a_hung_branch_continues() {
     let cipher = hung.cipher();
     let before = size_of(&cipher);
     fs::rename(pool.join("big"), pool.join("big.b")).unwrap();
-    let begun = poll(PATIENCE, || (size_of(&cipher) > before + 2 * MIB).then_some(()));
+    let begun = poll(TIMEOUT, || (size_of(&cipher) > before + 2 * MIB).then_some(()));
     let stopped = Stopped::new(&hung);
     begun.expect("the copy begins");
     assert!(a.join("big.b").exists(), "the copy is under way");
@@ -324,7 +324,7 @@ fn an_unmount_of_a_daemon_that_hangs_reports_it_and_waits() {
     let heard = pool.dir().join("heard");
     let mut unmount = pool.command().args(["unmount"]).stderr(fs::File::create(&heard).unwrap()).spawn().unwrap();
     let reported = || fs::read_to_string(&heard).unwrap().contains("has not answered").then_some(());
-    let reported = poll(PATIENCE, reported);
+    let reported = poll(TIMEOUT, reported);
     drop(stopped);
     assert!(unmount.wait().unwrap().success() && reported.is_some(), "{:?}", fs::read_to_string(&heard));
     assert_eq!(pool.wait_for_end(), Some(true));

@@ -10,7 +10,7 @@ use umbrella_fs::control::protocol::{EvictState, EvictStatus, EvictStay};
 use crate::append;
 use crate::support::disk::Disk;
 use crate::support::pool::Pool;
-use crate::support::{MIB, PATIENCE, bytes, eventually, poll, run};
+use crate::support::{MIB, TIMEOUT, bytes, eventually, poll, run};
 
 /// Files go to `ssd` first.
 const SSD_FIRST: &str = r#"
@@ -107,7 +107,7 @@ fn at_night_everything_leaves_but_what_is_in_use() {
     // Much that is new ends its rest.
     fs::write(pool.join("new"), bytes(1, 4 * MIB)).unwrap();
     // It may come by while the new one is being written: then both wait for the end of its rest, a minute.
-    let both_left = poll(4 * PATIENCE, || ssd.files().is_empty().then_some(()));
+    let both_left = poll(4 * TIMEOUT, || ssd.files().is_empty().then_some(()));
     assert!(both_left.is_some(), "{:?}", level(&pool));
     assert!(hdd.join("a/b/two").exists());
 }
@@ -180,7 +180,7 @@ fn a_daemon_that_is_killed_while_files_leave_loses_none_and_brings_none_back() {
     for at in 0..count {
         fs::write(pool.join(name(at)), bytes(at, 20_000)).unwrap();
     }
-    assert!(poll(PATIENCE, || (hdd.files().len() > 50).then_some(())).is_some(), "{:?}", level(&pool));
+    assert!(poll(TIMEOUT, || (hdd.files().len() > 50).then_some(())).is_some(), "{:?}", level(&pool));
     pool.kill_9();
     pool.start();
     for at in 0..count {
@@ -189,11 +189,11 @@ fn a_daemon_that_is_killed_while_files_leave_loses_none_and_brings_none_back() {
     let open = name(count - 1);
     let file = File::open(pool.join(&open)).unwrap();
     let others_left =
-        poll(4 * PATIENCE, || (ssd.files().len() <= 1 && level(&pool).state == EvictState::Rests).then_some(()));
+        poll(4 * TIMEOUT, || (ssd.files().len() <= 1 && level(&pool).state == EvictState::Rests).then_some(()));
     assert!(others_left.is_some(), "{:?}", level(&pool));
     drop(file);
     // A file that was in use when its turn came leaves after a rest of a minute, although nobody uses the pool.
-    let all_left = poll(4 * PATIENCE, || ssd.files().is_empty().then_some(()));
+    let all_left = poll(4 * TIMEOUT, || ssd.files().is_empty().then_some(()));
     assert!(all_left.is_some(), "{:?}", level(&pool));
     assert_eq!(hdd.files().len(), count as usize);
     pool.settle_closed();
@@ -288,7 +288,7 @@ fn a_fill_level_that_is_reloaded_is_in_force_at_once() {
     assert_eq!(pool.found_on("file"), ["ssd"], "it is too young");
     reload(&mut pool, r#"evict = { above = "0%", until = "0%" }"#);
     // A rest lasts a minute.
-    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    let left = poll(TIMEOUT / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
     assert!(left.is_some(), "{:?}", level(&pool));
 }
 
@@ -299,7 +299,7 @@ fn a_list_that_is_reloaded_lets_files_leave_at_once() {
     fs::write(pool.join("file"), bytes(1, MIB)).unwrap();
     eventually("it rests", || level(&pool).state == EvictState::Rests && stays(&level(&pool), EvictStay::Nowhere) == 1);
     pool.load_rules(SSD_FIRST);
-    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    let left = poll(TIMEOUT / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
     assert!(left.is_some(), "{:?}", level(&pool));
 }
 
@@ -354,7 +354,7 @@ fn what_came_recently_stays_unless_less_than_min_free_is_free() {
     eventually("it is held", || stays(&level(&pool), EvictStay::Held) == 1);
     pool.expect_stays_on("ssd", "file");
     reload(&mut pool, &format!("{stay}{evict}min_free = \"60MiB\""));
-    let left = poll(PATIENCE / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
+    let left = poll(TIMEOUT / 2, || (pool.found_on("file") == ["hdd"]).then_some(()));
     assert!(left.is_some(), "{:?}", level(&pool));
 }
 

@@ -14,7 +14,7 @@ use crate::support::disk::{Disk, is_mount_point, unmount};
 use crate::support::looped::Looped;
 use crate::support::pool::{Pool, UMBRELLA, text};
 use crate::support::process::{Process, is_alive, signal};
-use crate::support::{MIB, PATIENCE, errno, eventually, poll, run};
+use crate::support::{MIB, TIMEOUT, errno, eventually, poll, run};
 
 /// As umount(8): a process that another test starts holds a copy of our files until it runs its program.
 fn umount(mount: &Path) {
@@ -95,7 +95,7 @@ fn mount_while_it_ends(pool: &Pool, more: &[&Path], mount_point: &Path) -> (u32,
     eventually("who waits is told so", || fs::read_to_string(&said).unwrap().contains("waiting for its daemon"));
     assert!(next.try_wait().unwrap().is_none() && is_alive(old) && !is_mount_point(mount_point));
     drop(stopped);
-    let ended = poll(PATIENCE, || next.try_wait().unwrap()).expect("it is mounted");
+    let ended = poll(TIMEOUT, || next.try_wait().unwrap()).expect("it is mounted");
     assert!(ended.success(), "{}\n{}", fs::read_to_string(&said).unwrap(), pool.log());
     (old, pool.status().pid)
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::support::disk::{Disk, unmount};
 use crate::support::pool::{Pool, text};
-use crate::support::{MIB, PATIENCE, bytes, run, temp_dir};
+use crate::support::{MIB, TIMEOUT, bytes, run, temp_dir};
 use crate::{disks, names};
 
 const B_BY_NAME: &str = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n";
@@ -103,7 +103,7 @@ fn what_overflows_onto_a_branch_that_is_being_removed_is_in_the_tree() {
     let pool = builder.default(&["a", "b", "c"]).mount();
     let file = |number: u64| pool.join(format!("file-{number}"));
     let (mut removed, mut round, start) = (0, 0, Instant::now());
-    while round < ROUNDS || (removed == 0 && start.elapsed() < PATIENCE) {
+    while round < ROUNDS || (removed == 0 && start.elapsed() < TIMEOUT) {
         let data = |number| bytes(round * FILES + number + 1, 500_000);
         std::thread::scope(|scope| {
             // Each begins on `a`, outgrows it, and goes to the next branch.

@@ -13,7 +13,7 @@ use crate::support::foreign::Encrypted;
 use crate::support::group::Group;
 use crate::support::pool::{Pool, text};
 use crate::support::process::Mapping;
-use crate::support::{MIB, PATIENCE, bytes, eventually};
+use crate::support::{MIB, TIMEOUT, bytes, eventually};
 use crate::{LARGE_FILES, On, disks, names};
 
 /// Nothing leaves by its age while a test runs.
@@ -137,7 +137,7 @@ fn a_program_that_appends_goes_on_while_its_file_leaves() {
         file.write_all(text.as_bytes()).unwrap();
         expected.extend_from_slice(text.as_bytes());
         left |= pool.on("small", "log").exists();
-        if line >= 2000 && (left || begun.elapsed() > PATIENCE) {
+        if line >= 2000 && (left || begun.elapsed() > TIMEOUT) {
             break;
         }
         std::thread::sleep(std::time::Duration::from_micros(300));

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, CWD, Dev, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 
-use crate::support::{PATIENCE, poll};
+use crate::support::{TIMEOUT, poll};
 use crate::{Data, Two};
 
 fn errno<T>(result: rustix::io::Result<T>) -> i32 {
@@ -234,6 +234,6 @@ fn a_removed_directory_costs_no_descriptor_once_nobody_has_it() {
     let open: Vec<File> = (0..64).map(removed).collect();
     assert!(descriptors().len() >= 64, "they are used through descriptors");
     drop(open);
-    let closed = poll(PATIENCE, || descriptors().is_empty().then_some(()));
+    let closed = poll(TIMEOUT, || descriptors().is_empty().then_some(()));
     assert!(closed.is_some(), "still open: {:?}", descriptors());
 }

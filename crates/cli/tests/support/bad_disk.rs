@@ -13,7 +13,7 @@ use umbrella_block::{BlockDevice, BlockError, Durability, Operation};
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::disk::unmount;
-use super::{PATIENCE, poll, require_root_and_fuse, run, temp_dir};
+use super::{TIMEOUT, poll, require_root_and_fuse, run, temp_dir};
 
 struct BadSectors {
     memory: Memory,
@@ -92,7 +92,7 @@ impl BadDisk {
             fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
             fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>).is_err().then_some(())
         };
-        assert!(poll(PATIENCE, is_forgotten).is_some(), "{} stays in memory", dir.display());
+        assert!(poll(TIMEOUT, is_forgotten).is_some(), "{} stays in memory", dir.display());
     }
 
     fn break_extents(&self, file: &Path) {
@@ -128,8 +128,8 @@ impl Drop for BadDisk {
         unmount(&self.path());
         if let Some((mut device, mut file)) = self.parts.take() {
             // Another test's mount namespace may have it mounted for a moment longer.
-            let detached = poll(PATIENCE, || device.detach().is_ok().then_some(()));
-            let unmounted = poll(PATIENCE, || file.unmount().is_ok().then_some(()));
+            let detached = poll(TIMEOUT, || device.detach().is_ok().then_some(()));
+            let unmounted = poll(TIMEOUT, || file.unmount().is_ok().then_some(()));
             assert!(std::thread::panicking() || (detached.is_some() && unmounted.is_some()), "nobody uses it");
         }
     }

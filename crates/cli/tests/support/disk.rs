@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::{MIB, PATIENCE, poll, require_root_and_fuse, run, temp_dir};
+use super::{MIB, TIMEOUT, poll, require_root_and_fuse, run, temp_dir};
 
 /// What becomes of changes that only the journal of a dying file system has.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +130,7 @@ impl Disk {
     /// Mounts it (again).
     pub fn mount(&self) {
         let source = if self.kind == "tmpfs" { PathBuf::from("tmpfs") } else { self.image_path() };
-        let mounted = poll(PATIENCE, || {
+        let mounted = poll(TIMEOUT, || {
             let output = Command::new("mount")
                 .args(["-t", self.kind, "-o", &self.options])
                 .arg(&source)
@@ -151,7 +151,7 @@ impl Disk {
     /// Unmounts ext4, has it checked, which changes nothing, and mounts it again.
     #[track_caller]
     pub fn fsck(&self) {
-        let unmounted = poll(PATIENCE, || {
+        let unmounted = poll(TIMEOUT, || {
             Command::new("umount")
                 .arg(self.path())
                 .output()

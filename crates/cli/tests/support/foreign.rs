@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use super::disk::{is_mount_point, unmount};
-use super::{PATIENCE, poll, require_root_and_fuse, run, temp_dir};
+use super::{TIMEOUT, poll, require_root_and_fuse, run, temp_dir};
 
 /// A process that is ended when it is dropped, also while it is stopped.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ fn listens_on(port: u16) -> bool {
 
 /// Waits for the mount, or fails with what the daemon said.
 fn wait_for_mount(mount: &Path, log: &Path) {
-    let mounted = poll(PATIENCE, || is_mount_point(mount).then_some(()));
+    let mounted = poll(TIMEOUT, || is_mount_point(mount).then_some(()));
     assert!(mounted.is_some(), "{} is not mounted: {}", mount.display(), fs::read_to_string(log).unwrap_or_default());
 }
 
@@ -157,7 +157,7 @@ impl Remote {
         .unwrap();
                 let args = ["-D".as_ref(), "-e".as_ref(), "-f".as_ref(), config.as_ref()];
                 let mut server = start("/usr/sbin/sshd", &args, &log);
-                let listens = poll(PATIENCE, || {
+                let listens = poll(TIMEOUT, || {
                     let ended = server.0.try_wait().unwrap().is_some();
                     (ended || listens_on(port)).then_some(!ended)
                 });
@@ -313,7 +313,7 @@ fn tamper(pid: u32, calls: &str, how: &str, files: &[&str]) -> Tampered {
         fs::read_to_string(thread.path().join("status")).is_ok_and(|text| text.contains("TracerPid:\t0\n"))
     };
     let traced = || !fs::read_dir(format!("/proc/{pid}/task")).unwrap().any(|thread| untraced(thread.unwrap()));
-    assert!(poll(PATIENCE, || traced().then_some(())).is_some(), "strace does not attach");
+    assert!(poll(TIMEOUT, || traced().then_some(())).is_some(), "strace does not attach");
     Tampered(strace)
 }
 

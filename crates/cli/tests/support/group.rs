@@ -33,7 +33,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        if let Err(error) = super::poll(super::PATIENCE, || fs::remove_dir(&self.0).ok()).ok_or("somebody is in it") {
+        if let Err(error) = super::poll(super::TIMEOUT, || fs::remove_dir(&self.0).ok()).ok_or("somebody is in it") {
             eprintln!("{} stays: {error}", self.0.display());
         }
     }

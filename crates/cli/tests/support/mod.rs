@@ -88,7 +88,7 @@ pub fn first(file: &Path, length: usize) -> Vec<u8> {
 }
 
 /// How long is waited for what comes in a moment on an idle machine: this one may be slow, or do much else.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asks again and again until the answer is `Some`; `None` when `limit` has passed.
 pub fn poll<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
@@ -106,7 +106,7 @@ pub fn poll<T>(limit: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T>
 
 /// Waits until `holds` does, or fails with `what`.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    assert!(poll(PATIENCE, || holds().then_some(())).is_some(), "not within {PATIENCE:?}: {what}");
+    assert!(poll(TIMEOUT, || holds().then_some(())).is_some(), "not within {TIMEOUT:?}: {what}");
 }
 
 /// Bytes that depend on `seed` and do not repeat soon.

@@ -18,13 +18,13 @@ use umbrella_fs::control::protocol::{BranchState, BranchStatus, EnforceSummary, 
 
 use super::disk::{is_mount_point, unmount};
 use super::group::Group;
-use super::{PATIENCE, poll, process, require_root_and_fuse, said, temp_dir};
+use super::{TIMEOUT, poll, process, require_root_and_fuse, said, temp_dir};
 
 /// The binary under test.
 pub const UMBRELLA: &str = env!("CARGO_BIN_EXE_umbrella");
 
 /// How long a mount may take, and how long a command may.
-const READY: Duration = PATIENCE;
+const READY: Duration = TIMEOUT;
 
 /// What is mounted instead of a pool when `UMBRELLA_TEST_STAND_IN` asks for it: a way to tell mistakes of a test from
 /// mistakes of the file system. Nothing is moved then, and where files are is not checked.
@@ -402,7 +402,7 @@ impl Pool {
     /// Waits for the daemon to end by itself; whether it ended well.
     pub fn wait_for_end(&mut self) -> Option<bool> {
         let mut child = self.daemon.take().expect("the pool is mounted");
-        let end = poll(PATIENCE, || child.try_wait().unwrap());
+        let end = poll(TIMEOUT, || child.try_wait().unwrap());
         if end.is_none() {
             self.daemon = Some(child);
             return None;
@@ -419,7 +419,7 @@ impl Pool {
         }
         // A process that another test starts holds a copy of our files until it runs its program.
         let mut output = self.umbrella(["unmount"]);
-        poll(PATIENCE, || {
+        poll(TIMEOUT, || {
             if text(&output).contains("busy") {
                 output = self.umbrella(["unmount"]);
                 return None;
@@ -546,7 +546,7 @@ impl Pool {
             return;
         }
         let path = path.as_ref();
-        let arrived = poll(PATIENCE, || (self.found_on(path) == [branch]).then_some(()));
+        let arrived = poll(TIMEOUT, || (self.found_on(path) == [branch]).then_some(()));
         if arrived.is_none() {
             let explanation = self.umbrella(["explain".as_ref(), self.join(path).as_os_str()]);
             panic!(
@@ -577,7 +577,7 @@ impl Pool {
         }
         let mut quiet = 0;
         let mut seen = None;
-        let settled = poll(2 * PATIENCE, || {
+        let settled = poll(2 * TIMEOUT, || {
             let status = self.status();
             let pending = *status
                 .metrics

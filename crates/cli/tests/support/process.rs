@@ -9,7 +9,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork};
 use rustix::thread::{Gid, Uid, set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-use super::{PATIENCE, poll};
+use super::{TIMEOUT, poll};
 
 /// `nobody`.
 pub const NOBODY: u32 = 65534;
@@ -27,13 +27,13 @@ pub fn wait_for_call(process: u32, calls: &[libc::c_long]) {
         let call = reported.split_whitespace().next()?.parse().ok()?;
         calls.contains(&call).then_some(())
     };
-    assert!(poll(PATIENCE, is_in).is_some(), "{process} is not blocked in {calls:?}");
+    assert!(poll(TIMEOUT, is_in).is_some(), "{process} is not blocked in {calls:?}");
 }
 
 /// Whether a child waits: true when it stays blocked in one system call, false when it ends.
 pub fn waits(child: &mut std::process::Child) -> bool {
     let (path, mut same, mut last) = (format!("/proc/{}/syscall", child.id()), 0, None);
-    let waits = poll(PATIENCE, || {
+    let waits = poll(TIMEOUT, || {
         if child.try_wait().expect("it is our child").is_some() {
             return Some(false);
         }
@@ -134,7 +134,7 @@ impl Process {
     /// Waits for a byte; `None` when nothing came.
     pub fn hear(&mut self) -> Option<u8> {
         let mut ready = [rustix::event::PollFd::new(&self.from, rustix::event::PollFlags::IN)];
-        let limit = rustix::event::Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
+        let limit = rustix::event::Timespec { tv_sec: TIMEOUT.as_secs() as i64, tv_nsec: 0 };
         if rustix::event::poll(&mut ready, Some(&limit)).ok()? == 0 {
             return None;
         }
@@ -144,7 +144,7 @@ impl Process {
 
     /// Waits for its end; `None` when it does not end by itself.
     pub fn exit_code(&mut self) -> Option<i32> {
-        poll(PATIENCE, || match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
+        poll(TIMEOUT, || match waitpid(self.pid, Some(WaitPidFlag::WNOHANG)) {
             Ok(WaitStatus::Exited(_, code)) => {
                 self.reaped = true;
                 Some(code)

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::nbd::Client;
 use super::pool::text;
-use super::{PATIENCE, eventually, first, poll, require_root_and_fuse, run, said, temp_dir};
+use super::{TIMEOUT, eventually, first, poll, require_root_and_fuse, run, said, temp_dir};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_umbrella");
 
@@ -155,7 +155,7 @@ impl Killed {
 
     /// How it ended by itself, and what it said.
     pub fn ended(mut self) -> (Option<i32>, String) {
-        let ended = poll(PATIENCE, || self.0.try_wait().expect("it is our child"));
+        let ended = poll(TIMEOUT, || self.0.try_wait().expect("it is our child"));
         let mut text = String::new();
         if let Some(stderr) = &mut self.0.stderr
             && ended.is_some()

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 
 use super::nbd::{BLOCK, Client};
 use super::test_disks::Killed;
-use super::{PATIENCE, poll};
+use super::{TIMEOUT, poll};
 
 const CLIENTS: u64 = 4;
 /// Blocks of 4 KiB that each client has for itself.
@@ -158,7 +158,7 @@ impl Writers {
                 scope.spawn(move || writer.work(server, guarantee, random, written));
             }
             std::thread::sleep(after);
-            poll(PATIENCE, || (written.load(Ordering::Relaxed) > least).then_some(()));
+            poll(TIMEOUT, || (written.load(Ordering::Relaxed) > least).then_some(()));
             server.0.kill().expect("it lives");
         });
     }

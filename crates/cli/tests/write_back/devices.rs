@@ -14,7 +14,7 @@ use umbrella_block::serve::loop_file::LoopFile;
 use umbrella_block::{BlockDevice, BlockError, Durability};
 use umbrella_units::Lba;
 
-use super::support::{MIB, PATIENCE, disk::unmount, poll, run, temp_dir};
+use super::support::{MIB, TIMEOUT, disk::unmount, poll, run, temp_dir};
 
 /// ext4 on a device that remembers its writes. Dropped from the top down.
 pub(super) struct Remembering {
@@ -67,8 +67,8 @@ impl Drop for Remembering {
         unmount(&self.at);
         if let Some((mut device, mut file)) = self.parts.take() {
             // Another test's mount namespace may have it mounted for a moment longer.
-            let detached = poll(PATIENCE, || device.detach().is_ok().then_some(()));
-            let unmounted = poll(PATIENCE, || file.unmount().is_ok().then_some(()));
+            let detached = poll(TIMEOUT, || device.detach().is_ok().then_some(()));
+            let unmounted = poll(TIMEOUT, || file.unmount().is_ok().then_some(()));
             assert!(thread::panicking() || (detached.is_some() && unmounted.is_some()), "nobody uses it");
         }
     }

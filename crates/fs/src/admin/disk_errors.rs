@@ -50,7 +50,7 @@ struct Watched {
 #[derive(Debug)]
 enum Counts {
     /// It reports each.
-    Told,
+    Reported,
     /// It counts them: the device to ask by, and how many there were.
     Read { device: String, seen: u64 },
     /// Not at all.
@@ -94,7 +94,7 @@ impl DiskErrors {
         match counter {
             // ext4 does both, and each error is to count once.
             Some((device, seen)) if !(tells && fs_type == "ext4") => Counts::Read { device, seen },
-            _ if tells => Counts::Told,
+            _ if tells => Counts::Reported,
             _ => Counts::Unknown,
         }
     }
@@ -185,7 +185,7 @@ impl Admin {
 
     fn read_events(&self, events: &FsErrors) -> rustix::io::Result<()> {
         for error in events.read()? {
-            let told = |watched: &Watched| watched.fsid == error.fsid && matches!(watched.counts, Counts::Told);
+            let told = |watched: &Watched| watched.fsid == error.fsid && matches!(watched.counts, Counts::Reported);
             let of: Vec<_> = {
                 let watched = self.disk_errors.watched.lock();
                 watched.iter().filter(|(_, it)| told(it)).map(|(branch, _)| *branch).collect()
@@ -211,7 +211,7 @@ impl Admin {
     /// Tells the log of branches that are failing, and keeps that for the next mount.
     pub(crate) fn report_failing(&self) {
         for branch in self.branches.all_named() {
-            let Some(errors) = branch.errors_to_tell() else { continue };
+            let Some(errors) = branch.unreported_errors() else { continue };
             tracing::warn!("{}", advised(&warning(&branch, &errors)));
             self.keep_errors_of(&branch, &errors);
         }

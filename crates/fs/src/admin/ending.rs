@@ -31,8 +31,8 @@ impl Admin {
     /// Ends the pool's threads. A copy under way is dropped; a commit under way is finished.
     pub(crate) fn shut_down(&self) {
         self.context.stop();
-        self.branches.attention.call();
-        self.branches.levels.call();
+        self.branches.wakeup.wake();
+        self.branches.levels.wake();
         for node in self.tree.nodes.snapshot() {
             if let Some(file) = node.file()
                 && let Some(cancel) = &file.state.read().copying

@@ -1,5 +1,5 @@
 //! When fill levels are looked at: every few seconds while the pool is used or a file is open for writing past the
-//! daemon, and when their hours begin. In a pool that nobody uses the thread sleeps.
+//! daemon, and when their hours begin. In an idle pool the thread sleeps.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl Admin {
     pub(crate) fn run_fill_levels(&self) {
         while !self.context.is_stopping() {
             let in_use = self.branches.levels.take() || self.branches.any_written_past_daemon();
-            // Also where nobody uses the pool: others may have written while it was not mounted.
+            // Also in an idle pool: others may have written while it was not mounted.
             let goes_on = self.migrate.enforce_fill_levels(in_use);
             let before = |wait| goes_on.map_or(Instant::now() + wait, |at| at.min(Instant::now() + wait));
             if !self.migrate.has_levels() {

@@ -46,11 +46,12 @@ use crate::spec::{BranchSpec, STAGING, is_branch_name, resolve};
 use crate::warning::{Warning, WarningSubject};
 
 /// How long the path of a branch that is to be added may take to be looked at.
-const A_LOOK: Duration = Duration::from_secs(10);
+const INSPECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a branch that came back waits for those among names.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-/// How long branches that may hang may take to put right what was left half done: nobody can resolve a name meanwhile.
-const RECOVERY_PATIENCE: Duration = Duration::from_secs(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long branches that may hang may take to put right what was left half done: no thread can resolve a name
+/// meanwhile.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Admin {
     /// At the start: finishes what a crash left half done, then takes every branch in.
@@ -102,7 +103,7 @@ impl Admin {
 
     fn prepare(&self, branch: &Arc<Branch>) {
         branch.set_timeout(self.context.settings().probe_timeout);
-        branch.set_attention(&self.branches.attention);
+        branch.set_wakeup(&self.branches.wakeup);
         self.watch_disk(branch);
         branch.set_passthrough(self.passthrough_works(branch));
         let inodes = Arc::clone(&self.tree.inodes);
@@ -154,20 +155,21 @@ impl Admin {
     /// a long change is under way; try again.
     pub(crate) fn branch_changed(&self, branch: &Arc<Branch>, now: Option<&Arc<Online>>) -> bool {
         if let Some(online) = now {
-            self.drop_hung(online);
-            // While nobody waits, and before directories get the names that they were given meanwhile.
+            self.probe_others(online);
+            // While no thread waits, and before directories get the names that they were given meanwhile.
             if !self.intents_can_be_read(branch) || !self.tree.remove_orphans(branch, online) {
                 return false;
             }
             // No operation may use names while half-done changes on this branch are put right. Bounded: waiting here
             // holds up others.
-            let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_PATIENCE) else { return false };
+            let Some(_names) = self.tree.rename_lock.try_write_for(LOCK_TIMEOUT) else { return false };
             self.context.count(Metric::BranchesFound);
             let Some(recovery) = self.recover_returned(branch, online) else { return false };
             self.report_recovery(&recovery);
             self.admit(branch);
             self.branches.topology.fetch_add(1, Ordering::AcqRel);
-            // While nobody is among names: what a copy here denies holds before anything on the branch can be reached.
+            // While no thread resolves names: what a copy here denies holds before anything on the branch can be
+            // reached.
             self.forget_rights();
             self.tree.forget_copies_away(online.uuid.to_u128_le());
         } else {
@@ -212,7 +214,7 @@ impl Admin {
         }
     }
 
-    /// A look at what recovery will look at, while nobody waits; a branch that may hang does it here.
+    /// A look at what recovery will look at, while no thread waits; a branch that may hang does it here.
     fn intents_can_be_read(&self, branch: &Branch) -> bool {
         let look = |online: &Online| {
             let Some(hidden) = &online.hidden else { return Ok(()) };
@@ -245,7 +247,7 @@ impl Admin {
             let returned = Returned { uuid, given_up: &is_given_up };
             Ok(relocate::recover_returned(&recoverable(&all), returned, &stop))
         };
-        let recovered = guarded.io_within(RECOVERY_PATIENCE, recover);
+        let recovered = guarded.io_within(RECOVERY_TIMEOUT, recover);
         if recovered.is_err() {
             given_up.store(true, Ordering::Release);
             branch.take_offline(
@@ -256,7 +258,7 @@ impl Admin {
     }
 
     /// Asks the other branches that may hang: recovery looks at them under the lock on names, and must not hang there.
-    fn drop_hung(&self, new: &Online) {
+    fn probe_others(&self, new: &Online) {
         let others = self.branches.online();
         if others.iter().any(|(_, online)| online.guarded && online.epoch != new.epoch) {
             self.probe_branches(ProbeScope::All);
@@ -362,7 +364,7 @@ impl Admin {
     pub(crate) fn remove_branch(&self, name: &str, force: bool) -> Result<(), Error> {
         let branch = match self.branches.named(name) {
             Err(_) if name != STAGING && self.context.state.branch(name).is_some() => {
-                self.context.unwarn(&WarningSubject::Forgotten(name.to_owned()));
+                self.context.clear_warning(&WarningSubject::Forgotten(name.to_owned()));
                 return self.context.state.forget(name).map_err(|error| Error::Io {
                     doing: format!("forget branch {name:?}"),
                     source: std::io::Error::other(error),
@@ -414,7 +416,7 @@ impl Admin {
     /// A thread that chose this branch for a new file before the drain holds the lock until the file exists, so the
     /// file is seen.
     pub(crate) fn await_earlier_placements(&self) -> OpResult<()> {
-        self.tree.rename_lock.try_write_for(LOCK_PATIENCE).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
+        self.tree.rename_lock.try_write_for(LOCK_TIMEOUT).map(drop).ok_or(OpError::Sys(rustix::io::Errno::BUSY))
     }
 
     /// Any file on a branch, for a message. An error where the branch cannot be looked through to its last directory.
@@ -449,9 +451,9 @@ pub(crate) fn is_mounted(spec: &BranchSpec, comes: AddedAs) -> Result<(), Error>
 /// Inspects the path of a new branch. Fails if its file system does not answer in time.
 fn inspect_path<T: Send + 'static>(spec: &BranchSpec, inspect: fn(&Path) -> T) -> Result<T, Error> {
     let path = spec.path.clone();
-    run_within(A_LOOK, move || inspect(&path)).ok_or_else(|| Error::BranchUnusable {
+    run_within(INSPECT_TIMEOUT, move || inspect(&path)).ok_or_else(|| Error::BranchUnusable {
         name: spec.name.clone(),
-        reason: format!("{} did not answer within {} s", spec.path.display(), A_LOOK.as_secs()),
+        reason: format!("{} did not answer within {} s", spec.path.display(), INSPECT_TIMEOUT.as_secs()),
     })
 }
 

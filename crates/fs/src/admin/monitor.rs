@@ -13,9 +13,9 @@ use crate::warning::{Warning, WarningSubject};
 
 /// Shortest time between two checks of a branch that seems unwell, and between two attempts to tell the tree of a
 /// change that it could not take up.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// After this time without any use of the tree, local branches are checked no more often than once in this time.
-const REST: Duration = Duration::from_secs(60);
+const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 /// Number of rounds after which changed heat of files is written down: a minute's worth, unless `probe_interval` says
 /// otherwise.
 const HEAT_ROUNDS: u32 = 12;
@@ -48,8 +48,8 @@ impl Rounds {
     }
 
     fn next_of_all(&self, now: Instant) -> Instant {
-        let rests = now.saturating_duration_since(self.used) >= REST;
-        self.all + if rests { self.every.max(REST) } else { self.every }
+        let rests = now.saturating_duration_since(self.used) >= IDLE_INTERVAL;
+        self.all + if rests { self.every.max(IDLE_INTERVAL) } else { self.every }
     }
 
     /// The branches that are due.
@@ -84,7 +84,7 @@ impl Admin {
             if self.branches.used.load(Ordering::Relaxed) || self.io.has_open_handles() {
                 rounds.used = now;
             }
-            let unwell = self.any_suspect() && now >= rounds.guarded + AGAIN;
+            let unwell = self.any_suspect() && now >= rounds.guarded + RETRY_INTERVAL;
             let due = if unwell { Some(ProbeScope::All) } else { rounds.due(now, self.any_guarded()) };
             if let Some(asked) = due {
                 self.branches.used.store(false, Ordering::Relaxed);
@@ -101,8 +101,8 @@ impl Admin {
             self.report_failing();
             let now = Instant::now();
             let next = rounds.next(now, self.any_guarded());
-            let soon = if told && !self.any_suspect() { next } else { next.min(now + AGAIN) };
-            self.branches.attention.wait_until(soon);
+            let soon = if told && !self.any_suspect() { next } else { next.min(now + RETRY_INTERVAL) };
+            self.branches.wakeup.wait_until(soon);
         }
     }
 
@@ -148,7 +148,7 @@ impl Admin {
         let subject = WarningSubject::HiddenFolder(name.clone());
         match gone {
             Ok(true) => self.context.warn(subject, &Warning::HiddenFolderGone { name }),
-            Ok(false) => self.context.unwarn(&subject),
+            Ok(false) => self.context.clear_warning(&subject),
             Err(_) => {}
         }
     }

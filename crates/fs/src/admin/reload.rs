@@ -58,7 +58,7 @@ impl Admin {
         if dry_run {
             self.check_staging(&new, &rules)?;
         } else {
-            let closed = self.close_to_writers(&new)?;
+            let closed = self.stop_writers(&new)?;
             self.open_staging(&new, &rules).inspect_err(|_| set_read_only(&closed, false))?;
             self.apply_spec(new)?;
         }
@@ -110,9 +110,9 @@ impl Admin {
         self.staged.area().filter(|area| area.intake == Intake::NewFiles)
     }
 
-    /// Lets nobody write on branches that are to be read-only. Returns an error, and changes nothing, while a file is
-    /// open for writing. Returns those that it closed.
-    fn close_to_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
+    /// Makes branches read-only that are to be. Returns an error, and changes nothing, while a file is open for
+    /// writing. Returns those that it made read-only.
+    fn stop_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
         let closing: Vec<_> = self
             .named_branches()
             .into_iter()
@@ -211,10 +211,10 @@ impl Admin {
         if before.staging != now.staging {
             self.change_staging(now.staging.as_ref());
         }
-        self.migrate.forget_rests();
+        self.migrate.clear_pauses();
         // Branches that were opened anew are shown at once.
         self.report_changes();
-        self.branches.attention.call();
+        self.branches.wakeup.wake();
         let shown = |spec: &PoolSpec| (spec.on_branch_error, spec.directories, spec.cache_timeout);
         if shown(&before) != shown(&now) {
             self.forget_all();

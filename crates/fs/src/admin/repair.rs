@@ -213,7 +213,7 @@ impl<'a> EqualiseWalk<'a> {
 
     fn change(&mut self, differing: &[Pinned<'a>]) {
         for at in differing {
-            match self.admin.tree.change_unasked(at.node.id, |cache| self.change_one(&at.node, cache)) {
+            match self.admin.tree.change_and_invalidate(at.node.id, |cache| self.change_one(&at.node, cache)) {
                 // Another thread has made them equal meanwhile.
                 Ok(None) => self.summary.directories_equalised += 1,
                 Ok(Some(event)) => {

@@ -1,7 +1,7 @@
 //! Puts another disk in a branch's place, because the disk that was there broke, was formatted anew, or lost its
 //! marker.
 //!
-//! 1. A check that nobody would lose sight of files without having asked for that.
+//! 1. A check that no user loses sight of files without having asked for that.
 //! 2. The old branch goes, with all that the pool remembers of it.
 //! 3. The new branch comes online. The pool notes where the old one was, and rules now mean the new one.
 //!
@@ -42,7 +42,7 @@ impl Admin {
         let was_draining = old.draining();
         if !force && old.is_online() {
             old.set_draining_for_now(true);
-            self.holds_nothing(&old).inspect_err(|_| old.set_draining_for_now(was_draining))?;
+            self.refuse_files(&old).inspect_err(|_| old.set_draining_for_now(was_draining))?;
         }
         if is_still_at(&old, &spec.path) {
             old.set_draining_for_now(was_draining);
@@ -92,7 +92,7 @@ impl Admin {
     }
 
     /// An error that names a file on a branch that takes nothing new.
-    fn holds_nothing(&self, old: &Arc<Branch>) -> Result<(), Error> {
+    fn refuse_files(&self, old: &Arc<Branch>) -> Result<(), Error> {
         let name = || old.spec.name.clone();
         let unreadable = |source| Error::BranchUnreadable { name: name(), source };
         self.await_earlier_placements().map_err(unreadable)?;

@@ -26,7 +26,7 @@ use crate::warning::Warning;
 /// A limit below this is reported as short from the start.
 const FEW_DESCRIPTORS: u64 = 4096;
 /// How long a status waits for branches to say how much room they have.
-const ROOM_PATIENCE: Duration = Duration::from_millis(500);
+const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl Admin {
     /// The pool at a glance. Waits for no branch that does not answer.
@@ -34,7 +34,7 @@ impl Admin {
         self.refresh_space();
         self.write_back.measure_write_back();
         self.measure_errors();
-        // The kernel asks for no file to be closed once nobody is in the mount any more.
+        // The kernel asks for no file to be closed once no process uses the mount any more.
         let in_use = self.context.kernel.get().is_none_or(|kernel| kernel.is_mounted());
         // First: a release that begins later has its handle still.
         let closing = self.io.releases_under_way();
@@ -100,7 +100,7 @@ impl Admin {
             let _ = std::thread::Builder::new().name("room".to_owned()).spawn(ask);
         }
         drop(answered);
-        let until = Instant::now() + ROOM_PATIENCE;
+        let until = Instant::now() + ROOM_TIMEOUT;
         while answers.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok() {}
     }
 
@@ -361,7 +361,7 @@ enum MoveTiming {
         /// Until when, for people.
         leaves: &'static str,
     },
-    /// Nobody has it in mind.
+    /// No move of it is planned.
     Unknown,
 }
 

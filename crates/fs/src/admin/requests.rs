@@ -42,7 +42,7 @@ impl Admin {
             Request::BranchAdd { branch, to_default, to_group } => self.add_to(branch, to_default, to_group.as_deref()),
             Request::BranchRemove { name, force } => self.remove_branch(&name, force),
             Request::BranchReplace { name, path, force } => {
-                self.replace_branch(&name, path, force).inspect(|()| self.migrate.forget_rests())
+                self.replace_branch(&name, path, force).inspect(|()| self.migrate.clear_pauses())
             }
             Request::BranchDrainStop { name } => self.migrate.stop_drain(&name),
             Request::BranchClearErrors { name } => self.clear_errors(&name),
@@ -80,7 +80,7 @@ impl Admin {
         if to_default {
             self.placement.append_to_default(&name)?;
         }
-        self.migrate.forget_rests();
+        self.migrate.clear_pauses();
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! How much may wait in memory.
+//! How much memory staged files may use.
 
 use std::io::Read;
 use std::path::Path;

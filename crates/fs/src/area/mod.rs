@@ -22,8 +22,8 @@ use memory::Memory;
 use crate::branch::{Abilities, Branch};
 use crate::context::Context;
 use crate::control::protocol::StagingStatus;
-use crate::ground::attention::Attention;
 use crate::ground::locks::{Condvar, LeafMutex, rank};
+use crate::ground::wakeup::Wakeup;
 use crate::metrics::Metric;
 use crate::node::{Node, NodeId};
 use crate::spec::{AreaPlace, StagingSpec};
@@ -42,7 +42,7 @@ pub(crate) struct Staged {
     /// Opened at the mount or by a reload, and there until the end.
     area: OnceLock<Area>,
     /// Called when an area was opened, and at the end.
-    opened: Attention,
+    opened: Wakeup,
 }
 
 /// What an area takes in.
@@ -90,7 +90,7 @@ pub(crate) struct StagedQueue {
 
 impl StagedQueue {
     /// Whether the scheduler has nothing to look after.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.nodes.is_empty() && self.released.is_empty() && self.emptied.is_empty()
     }
 
@@ -239,7 +239,7 @@ impl Area {
         if is_known {
             return;
         }
-        if queue.is_at_rest() {
+        if queue.is_idle() {
             self.wake.notify_one();
         }
         queue.nodes.insert(id_of(node), Arc::clone(node));
@@ -248,7 +248,7 @@ impl Area {
     /// A file waits no more: it left, or is deleted. May be called with the file locked.
     pub(crate) fn remove(&self, node: &Node) -> bool {
         let mut queue = self.queue.lock();
-        if let Some(staged) = queue.waiting.leave(id_of(node)) {
+        if let Some(staged) = queue.waiting.remove(id_of(node)) {
             queue.emptied.insert(NodeId(staged.dir.0));
         }
         queue.stuck.remove(&id_of(node));
@@ -297,12 +297,13 @@ impl Area {
     /// Schedules a file to leave the area, because its rules can be evaluated. It leaves a little later, so that
     /// programs can first write further files, and set attributes and names.
     pub(crate) fn schedule_destage(&self, node: &Node) {
-        let due = self.now() + SETTLED;
-        self.queue.lock().waiting.leave_by(id_of(node), due);
+        let due = self.now() + DESTAGE_DELAY;
+        self.queue.lock().waiting.schedule_destage(id_of(node), due);
     }
 
-    pub(crate) fn hurry(&self, node: &Node) {
-        self.queue.lock().waiting.hurry(id_of(node));
+    /// Schedules a file to leave the area at once.
+    pub(crate) fn schedule_destage_now(&self, node: &Node) {
+        self.queue.lock().waiting.schedule_destage_now(id_of(node));
     }
 
     pub(crate) fn postpone(&self, node: &Node) {
@@ -323,7 +324,7 @@ fn config_of(spec: &StagingSpec) -> Config {
 impl Staged {
     pub(crate) fn new(context: &Arc<Context>, area: Option<Area>) -> Arc<Staged> {
         let area = area.map_or_else(OnceLock::new, OnceLock::from);
-        Arc::new(Staged { context: Arc::clone(context), area, opened: Attention::default() })
+        Arc::new(Staged { context: Arc::clone(context), area, opened: Wakeup::default() })
     }
 
     /// The area, if there is one. Cheap.
@@ -335,7 +336,7 @@ impl Staged {
     pub(crate) fn set_area(&self, area: Area) {
         let was_none = self.area.set(area).is_ok();
         debug_assert!(was_none, "one reload at a time");
-        self.opened.call();
+        self.opened.wake();
     }
 
     /// Waits until there is an area; `None` at the end.
@@ -348,7 +349,7 @@ impl Staged {
 
     /// Ends such a wait.
     pub(crate) fn end_wait(&self) {
-        self.opened.call();
+        self.opened.wake();
     }
 
     /// Whether new files may wait in memory.
@@ -473,7 +474,7 @@ pub(crate) fn keeps_all(able: &Abilities) -> bool {
 const INTENTS: ByteSize = ByteSize(1 << 20);
 
 /// How long a file that was closed is left alone.
-const SETTLED: Nanos = Nanos::from_secs(1);
+const DESTAGE_DELAY: Nanos = Nanos::from_secs(1);
 
 /// Inodes that a branch must have besides those of the files that wait: for directories, and for what is made there at
 /// once.

@@ -30,7 +30,7 @@ const FOLDER: &str = "umbrella-staging";
 const SOURCE: &str = "umbrella-staging";
 
 /// At a mount: the staging area that new files need, or one that an earlier mount left with files in it. A pool can do
-/// without one that nobody asked for.
+/// without one that the configuration does not ask for.
 pub(crate) fn open_at_mount(
     pool: &PoolSpec,
     rules: &Rules,
@@ -239,8 +239,8 @@ fn is_there(base: &Path) -> bool {
     base.join(TREE).join(crate::branch::HIDDEN_DIR).is_dir()
 }
 
-/// Whether a tmpfs that an area was made on is mounted there: by this program, and not somebody else's that other files
-/// are in.
+/// Whether a tmpfs that an area was made on is mounted there: by this program, and not another program's tmpfs with
+/// files in it.
 fn is_ours(base: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let Ok(dir) = rustix::fs::open(base, flags, Mode::empty()) else { return false };
@@ -262,7 +262,7 @@ fn may_be_mounted_on(base: &Path) -> io::Result<()> {
     ))
 }
 
-/// A folder of root's alone, in a directory that may be anybody's.
+/// A folder of root's alone, in a directory that may belong to any user.
 fn make_private(base: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(base) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -12,7 +12,7 @@ use super::identity::random_name;
 use super::status::Abilities;
 
 /// An owner that no account has.
-const SOMEBODY: u32 = 12345;
+const TEST_ID: u32 = 12345;
 const MIB: u64 = 1 << 20;
 
 /// What was found.
@@ -122,11 +122,15 @@ impl<'a> TrialFolder<'a> {
 
     /// u::rw- u:12345:r-- g::--- m::r-- o::---
     fn acl(&self) -> Result<bool> {
-        const NOBODY: u32 = u32::MAX;
+        const UNDEFINED_ID: u32 = u32::MAX;
         let mut acl = 2u32.to_le_bytes().to_vec();
-        for (tag, rights, who) in
-            [(1u16, 6u16, NOBODY), (2, 4, SOMEBODY), (4, 0, NOBODY), (16, 4, NOBODY), (32, 0, NOBODY)]
-        {
+        for (tag, rights, who) in [
+            (1u16, 6u16, UNDEFINED_ID),
+            (2, 4, TEST_ID),
+            (4, 0, UNDEFINED_ID),
+            (16, 4, UNDEFINED_ID),
+            (32, 0, UNDEFINED_ID),
+        ] {
             acl.extend_from_slice(&tag.to_le_bytes());
             acl.extend_from_slice(&rights.to_le_bytes());
             acl.extend_from_slice(&who.to_le_bytes());
@@ -134,7 +138,7 @@ impl<'a> TrialFolder<'a> {
         Self::keeps_attribute(&self.file("acl")?, "system.posix_acl_access", &acl)
     }
 
-    /// A megabyte of nothing, then a block. The nothing must not take room, and must not be called data.
+    /// A hole of a megabyte, then a block. The hole must not take room, and must not be called data.
     fn holes(&self) -> Result<bool> {
         let file = self.file("holes")?;
         rustix::fs::ftruncate(&file, 2 * MIB)?;
@@ -161,12 +165,12 @@ impl<'a> TrialFolder<'a> {
 
     fn ownership(&self) -> Result<bool> {
         let file = self.file("owned")?;
-        let somebody = (Uid::from_raw(SOMEBODY), Gid::from_raw(SOMEBODY));
+        let owner = (Uid::from_raw(TEST_ID), Gid::from_raw(TEST_ID));
         let mode = Mode::RUSR | Mode::WGRP | Mode::XOTH;
-        rustix::fs::fchown(&file, Some(somebody.0), Some(somebody.1))?;
+        rustix::fs::fchown(&file, Some(owner.0), Some(owner.1))?;
         rustix::fs::fchmod(&file, mode)?;
         let stat = rustix::fs::statat(&self.dir, "owned", AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(stat.st_uid == SOMEBODY && stat.st_gid == SOMEBODY && stat.st_mode & 0o7777 == mode.as_raw_mode())
+        Ok(stat.st_uid == TEST_ID && stat.st_gid == TEST_ID && stat.st_mode & 0o7777 == mode.as_raw_mode())
     }
 
     fn special_files(&self) -> Result<bool> {

@@ -9,8 +9,8 @@ use umbrella_units::BranchId;
 use crate::branch::{Branch, Online};
 use crate::context::Context;
 use crate::error::{Error, OpError, OpResult};
-use crate::ground::attention::{Activity, Attention};
 use crate::ground::locks::{RankedMutex, rank};
+use crate::ground::wakeup::{Activity, Wakeup};
 use crate::spec::STAGING;
 
 /// See the module.
@@ -23,7 +23,7 @@ pub(crate) struct Branches {
     /// Counts changes of which branches are online.
     pub(crate) topology: AtomicU64,
     /// Wakes the monitor.
-    pub(crate) attention: Arc<Attention>,
+    pub(crate) wakeup: Arc<Wakeup>,
     /// Use of the tree, for the thread that checks fill levels.
     pub(crate) levels: Activity,
     /// Whether the tree was used since the branches were checked last.
@@ -34,16 +34,16 @@ pub(crate) struct Branches {
 impl Branches {
     /// `staging`: the one of them that is the staging area.
     pub(crate) fn new(context: &Arc<Context>, list: Vec<Arc<Branch>>, staging: Option<BranchId>) -> Arc<Branches> {
-        let attention = Arc::default();
+        let wakeup = Arc::default();
         for branch in &list {
-            branch.set_attention(&attention);
+            branch.set_wakeup(&wakeup);
         }
         Arc::new(Branches {
             context: Arc::clone(context),
             list: ArcSwap::from_pointee(list),
             known_epochs: RankedMutex::default(),
             topology: AtomicU64::new(1),
-            attention,
+            wakeup,
             levels: Activity::default(),
             used: AtomicBool::new(false),
             staging: staging.map_or_else(OnceLock::new, OnceLock::from),
@@ -58,7 +58,7 @@ impl Branches {
     /// A branch by name; removed ones are no longer found.
     pub(crate) fn named(&self, name: &str) -> Result<Arc<Branch>, Error> {
         let branches = self.list.load();
-        // The staging area is no branch that anybody could speak of.
+        // The staging area is no branch that a user could name.
         let named = |branch: &&Arc<Branch>| branch.spec.name == name && !self.is_staging(branch.id);
         branches.iter().find(named).cloned().ok_or_else(|| Error::UnknownBranch {
             name: name.to_owned(),
@@ -88,7 +88,7 @@ impl Branches {
         branches.iter().filter_map(|branch| Some((Arc::clone(branch), branch.online()?))).collect()
     }
 
-    /// Whether a file is open whose writes nobody sees.
+    /// Whether a file is open whose writes the daemon does not see.
     pub(crate) fn any_written_past_daemon(&self) -> bool {
         self.online().iter().any(|(_, online)| online.unsynced.has_writers())
     }
@@ -113,7 +113,7 @@ impl Branches {
     /// Notes that the tree is in use, so that its branches are checked as often as configured.
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) && !self.used.swap(true, Ordering::Relaxed) {
-            self.attention.call();
+            self.wakeup.wake();
         }
         self.levels.note();
     }

@@ -1,4 +1,4 @@
-//! Descriptors of branches, closed where nobody waits.
+//! Descriptors of branches, closed where no caller waits.
 //!
 //! Closing a file of a network or FUSE file system may have to wait for its server. So the last owner of a descriptor
 //! of a guarded branch hands it to the branch's closers. These threads start when there is something to close, and end

@@ -11,8 +11,8 @@ use super::state::StateError;
 use crate::ground::shortage::Shortage;
 
 /// What a first mount without the disk leaves behind.
-const HIDES: &str = "; when the pool first used this branch, nothing was mounted here: if that was a mistake, files written since then lie \
-                     hidden below the mount point";
+const HIDES: &str = "; nothing was mounted here when the pool first used this branch: if that was a mistake, files \
+    written since then lie hidden below the mount point";
 
 /// Why a branch does not come online. The text is for people and is shown in the status.
 #[derive(Debug, Error)]
@@ -37,7 +37,7 @@ pub enum BranchError {
         /// What is missing.
         reason: NotMounted,
     },
-    /// Nobody knows how many files it has.
+    /// How many files it has is not known.
     #[error("{path:?} cannot have max_files: {why} (remove the key, or give the branch a file system of its own)")]
     Uncountable {
         /// Path of the branch.
@@ -187,7 +187,7 @@ pub enum HiddenProblem {
     /// A symbolic link, or not a directory.
     #[error("is a symbolic link or not a directory")]
     NotADirectory,
-    /// Somebody else's.
+    /// Another program's.
     #[error("belongs to user {owner}, not to the daemon's")]
     Owner {
         /// Whose.

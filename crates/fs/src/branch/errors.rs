@@ -138,7 +138,7 @@ impl Branch {
     }
 
     /// The counts, the first time that there are any and each time that there are ten times as many.
-    pub(crate) fn errors_to_tell(&self) -> Option<BranchErrors> {
+    pub(crate) fn unreported_errors(&self) -> Option<BranchErrors> {
         let errors = self.errors();
         let reported = self.errors.reported.load(Ordering::Relaxed);
         let news = errors.is_failing() && errors.total() >= reported.saturating_mul(10);

@@ -47,7 +47,7 @@ pub(super) struct BranchSetup {
     pub(super) lives: Arc<()>,
     pub(super) threads: Threads,
     /// How long to wait until another daemon has closed the branch.
-    pub(super) patience: Duration,
+    pub(super) lock_timeout: Duration,
     pub(super) access_times: AccessTimes,
     /// The pool does not want it any more.
     pub(super) retired: Arc<AtomicBool>,
@@ -179,7 +179,7 @@ impl BranchSetup {
         let abilities = found.map_or_else(|| abilities::of_type(&kind.fs_type), |found| found.abilities);
         let origin = match identity.known {
             Some(_) => Origin::Known,
-            None if holds_something(root.as_fd()) => Origin::Stranger,
+            None if holds_something(root.as_fd()) => Origin::Occupied,
             None => Origin::Empty,
         };
         let online = Online {
@@ -338,7 +338,7 @@ impl BranchSetup {
     }
 
     /// A branch of the same identity elsewhere that is not online just now, but is still where it was. One that does
-    /// not answer holds up nobody.
+    /// not answer holds up no caller.
     fn absent_twin(&self, identity: &Identity) -> Option<String> {
         let others = self.state.others_with_uuid(&identity.uuid, &self.spec.name);
         let still_there = |path: &PathBuf| {
@@ -360,7 +360,7 @@ impl BranchSetup {
     /// process runs: the child has all descriptors up to `execve`. So a lock is waited for before it is believed: to go
     /// on without the branch would hide its files.
     fn lock(&self, dir: &BranchFd) -> Result<(), BranchError> {
-        let until = Instant::now() + self.patience;
+        let until = Instant::now() + self.lock_timeout;
         let mut last = false;
         while let Err(Errno::WOULDBLOCK) = rustix::fs::flock(dir, FlockOperation::NonBlockingLockExclusive) {
             // The branch has one share, this plan another.
@@ -448,7 +448,7 @@ pub enum Origin {
     /// It is new, and holds nothing.
     Empty,
     /// It is new, and brings files: what its root has closed is not for the pool to open.
-    Stranger,
+    Occupied,
 }
 
 /// Whether a branch has anything of its users. One that cannot be read has.

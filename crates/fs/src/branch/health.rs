@@ -20,11 +20,11 @@ use crate::ground::advice::advised;
 use crate::spec::{AccessTimes, BranchSpec};
 
 /// How long to wait for a branch that another daemon uses; less in a probe, which is repeated.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-const LOCK_PATIENCE_OF_PROBES: Duration = Duration::from_millis(100);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+const PROBE_LOCK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// How long the directory over a branch may take to come or go.
-const COVER_PATIENCE: Duration = Duration::from_secs(2);
+const COVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a probe found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Branch {
     /// for a second of it.
     pub fn bring_online(&self) -> Result<(), BranchError> {
         let timeout = self.timeout();
-        self.establish(timeout, LOCK_PATIENCE.min(timeout / 2))
+        self.establish(timeout, LOCK_TIMEOUT.min(timeout / 2))
     }
 
     /// What would keep it from coming online, as far as that is seen with nothing written.
@@ -73,7 +73,7 @@ impl Branch {
         found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
-    /// Ends its use in order. Another daemon may have it at once, also where somebody still holds a descriptor; a
+    /// Ends its use in order. Another daemon may have it at once, also where a thread still holds a descriptor; a
     /// branch that may hang is closed with its last descriptor.
     pub fn close(&self) {
         let _changing = self.changing.lock();
@@ -107,11 +107,11 @@ impl Branch {
         let _hangs = self.prober.run(self.timeout(), || ());
     }
 
-    fn establish(&self, timeout: Duration, patience: Duration) -> Result<(), BranchError> {
+    fn establish(&self, timeout: Duration, lock_timeout: Duration) -> Result<(), BranchError> {
         if self.is_online() {
             return Ok(());
         }
-        let found = self.candidate(timeout, patience);
+        let found = self.candidate(timeout, lock_timeout);
         let _changing = self.changing.lock();
         if self.is_online() {
             return Ok(());
@@ -130,7 +130,7 @@ impl Branch {
 
     /// Opens it anew; what was open stays in use if that fails, and the next probe tries again. Whether it was opened.
     fn reopen(&self, seen: &Online, why: &str, timeout: Duration) -> bool {
-        let found = self.candidate(timeout, LOCK_PATIENCE_OF_PROBES);
+        let found = self.candidate(timeout, PROBE_LOCK_TIMEOUT);
         let _changing = self.changing.lock();
         if self.epoch() != Some(seen.epoch) {
             return false;
@@ -151,20 +151,20 @@ impl Branch {
         }
     }
 
-    fn candidate(&self, timeout: Duration, patience: Duration) -> Result<Candidate, BranchError> {
-        let plan = self.plan(patience);
+    fn candidate(&self, timeout: Duration, lock_timeout: Duration) -> Result<Candidate, BranchError> {
+        let plan = self.plan(lock_timeout);
         let found = self.prober.run(timeout, move || plan.run());
         found.unwrap_or_else(|unasked| Err(self.not_looked_at(unasked, timeout)))
     }
 
-    fn plan(&self, patience: Duration) -> BranchSetup {
+    fn plan(&self, lock_timeout: Duration) -> BranchSetup {
         BranchSetup {
             spec: BranchSpec::clone(&self.settings()),
             state: Arc::clone(&self.state),
             guarded: self.always_guarded.load(Ordering::Relaxed),
             lives: Arc::clone(&self.lives),
             threads: self.threads.clone(),
-            patience,
+            lock_timeout,
             access_times: self.access_times.get().copied().unwrap_or_default(),
             retired: Arc::clone(&self.retired),
         }
@@ -185,7 +185,7 @@ impl Branch {
             return;
         }
         let (path, pool) = (self.spec.path.clone(), self.state.mount());
-        match run_within(COVER_PATIENCE, move || cover::cover(&path, &pool)) {
+        match run_within(COVER_TIMEOUT, move || cover::cover(&path, &pool)) {
             Some(Ok(())) => self.covered.store(true, Ordering::Relaxed),
             failed => {
                 let reason = match failed {
@@ -203,7 +203,7 @@ impl Branch {
             return;
         }
         let (path, pool) = (self.spec.path.clone(), self.state.mount());
-        if !matches!(run_within(COVER_PATIENCE, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
+        if !matches!(run_within(COVER_TIMEOUT, move || cover::uncover(&path, &pool)), Some(Ok(()))) {
             tracing::warn!(branch = %self.spec.name, path = %self.spec.path.display(), "the path stays hidden: unmount it by hand");
         }
     }
@@ -241,7 +241,7 @@ impl Branch {
     /// offline, tries to bring it online. Takes about `timeout` at most.
     pub fn probe(&self, timeout: Duration) -> ProbeResult {
         let Some(online) = self.online() else {
-            return match self.establish(timeout, LOCK_PATIENCE_OF_PROBES) {
+            return match self.establish(timeout, PROBE_LOCK_TIMEOUT) {
                 Ok(()) => ProbeResult::CameBack,
                 Err(error) => ProbeResult::StillOffline { reason: advised(&error) },
             };
@@ -266,7 +266,7 @@ impl Branch {
                 let changed = !matches!(error, BranchError::Hung { .. });
                 drop(online);
                 // It may be the same branch, mounted anew.
-                if changed && self.establish(timeout, LOCK_PATIENCE_OF_PROBES).is_ok() {
+                if changed && self.establish(timeout, PROBE_LOCK_TIMEOUT).is_ok() {
                     return ProbeResult::CameBack;
                 }
                 ProbeResult::WentOffline { reason }

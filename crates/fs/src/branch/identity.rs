@@ -128,7 +128,7 @@ impl Marker {
     }
 }
 
-/// Thirty-two characters that nobody can have guessed.
+/// Thirty-two characters that no program can have guessed.
 pub(super) fn random_name() -> String {
     Uuid::new_v4().simple().to_string()
 }

@@ -43,8 +43,8 @@ use errors::Errors;
 use prober::Prober;
 use space::CachedSpace;
 
-use crate::ground::attention::Attention;
 use crate::ground::locks::{RankedMutex, rank};
+use crate::ground::wakeup::Wakeup;
 use crate::ground::workers::{Lost, Workers};
 use crate::spec::{AccessTimes, BranchPlace, BranchSpec};
 
@@ -62,7 +62,7 @@ pub use space::Space;
 pub use state::{StateDir, StateError};
 pub use status::{Abilities, BranchState, BranchStatus};
 pub use unsynced::Unsynced;
-pub(crate) use unsynced::{SETTLED, TOLD};
+pub(crate) use unsynced::{REPORT_TIME, WRITTEN_AFTER};
 
 /// Errno of calls to a branch that is offline.
 pub const OFFLINE: Errno = Errno::NOTCONN;
@@ -167,13 +167,13 @@ pub struct Branch {
     retired: Arc<AtomicBool>,
     /// When it last went offline ([`uptime`]).
     left_at: AtomicU64,
-    /// When it last went offline with changes that it may have lost; 0: nobody has to be told.
+    /// When it last went offline with changes that it may have lost; 0: no caller has to be told.
     lost_at: AtomicU64,
     guarded: AtomicBool,
     suspect: AtomicBool,
     errors: Errors,
     /// Wakes the monitor of the pool.
-    attention: OnceLock<Arc<Attention>>,
+    wakeup: OnceLock<Arc<Wakeup>>,
     passthrough: AtomicBool,
     draining: AtomicBool,
     /// Its path is covered.
@@ -222,7 +222,7 @@ impl Branch {
             guarded: AtomicBool::new(false),
             suspect: AtomicBool::new(false),
             errors,
-            attention: OnceLock::new(),
+            wakeup: OnceLock::new(),
             passthrough: AtomicBool::new(false),
             draining,
             covered: AtomicBool::new(false),
@@ -367,7 +367,7 @@ impl Branch {
     /// As [`Branch::io`] with a time of its own, for calls that are known to take long (fsync of a big file).
     pub fn io_within<T: Send + 'static>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         call: impl FnOnce(&Online) -> rustix::io::Result<T> + Send + 'static,
     ) -> rustix::io::Result<T> {
         let online = self.online().ok_or(OFFLINE)?;
@@ -375,13 +375,13 @@ impl Branch {
             return self.watch(&online, call(&online));
         };
         let theirs = Arc::clone(&online);
-        match workers.call(patience, move || call(&theirs)) {
+        match workers.call(timeout, move || call(&theirs)) {
             Ok(result) => self.watch(&online, result),
             Err(Lost::Closed) => Err(OFFLINE),
             Err(Lost::NoThread) => Err(Errno::NOMEM),
             Err(lost) => {
                 let why = if lost == Lost::Exhausted { ": too many calls hang" } else { "" };
-                self.does_not_answer(&online, patience, why);
+                self.does_not_answer(&online, timeout, why);
                 Err(Errno::TIMEDOUT)
             }
         }
@@ -416,13 +416,13 @@ impl Branch {
     }
 
     /// Something that happens to the branch wakes its watcher.
-    pub(crate) fn set_attention(&self, attention: &Arc<Attention>) {
-        let _once = self.attention.set(Arc::clone(attention));
+    pub(crate) fn set_wakeup(&self, wakeup: &Arc<Wakeup>) {
+        let _once = self.wakeup.set(Arc::clone(wakeup));
     }
 
     fn call_monitor(&self) {
-        if let Some(attention) = self.attention.get() {
-            attention.call();
+        if let Some(wakeup) = self.wakeup.get() {
+            wakeup.wake();
         }
     }
 

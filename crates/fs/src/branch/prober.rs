@@ -1,4 +1,4 @@
-//! Looks that may hang, each on a thread of its own, with a time limit.
+//! Checks that may hang, each on a thread of its own, with a time limit.
 
 use std::sync::Arc;
 use std::time::Duration;

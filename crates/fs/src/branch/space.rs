@@ -1,4 +1,4 @@
-//! How much room a branch has: asked often, so that a figure may be a little old.
+//! How much room a branch has. This is asked often, so figures are kept for a moment.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -103,8 +103,8 @@ impl Branch {
         self.read_space()
     }
 
-    /// Asks the file system. Where an older figure is known nobody waits long for a branch that may hang: the call
-    /// notes what it finds when it returns, and nobody else asks until then.
+    /// Asks the file system. Where an older figure is known no caller waits long for a branch that may hang: the call
+    /// notes what it finds when it returns, and no other thread asks until then.
     fn read_space(&self) -> Space {
         let (changes, is_known) = {
             #[cfg_attr(not(test), expect(unused_mut, reason = "only tests count"))]
@@ -159,7 +159,7 @@ impl Branch {
         let view = self.view_with(self.space());
         // Of what was made since the files were counted some may be gone.
         let is_full = view.inodes.is_some_and(|inodes| inodes.free == 0);
-        if is_full && self.made_since() > 0 { self.view_now() } else { view }
+        if is_full && self.created_since() > 0 { self.view_now() } else { view }
     }
 
     /// As [`Branch::view`], with [`Branch::space_now`].
@@ -186,7 +186,7 @@ impl Branch {
     }
 
     /// What was made here since the room was looked at.
-    fn made_since(&self) -> u64 {
+    fn created_since(&self) -> u64 {
         self.made.load(Ordering::Relaxed).saturating_sub(self.space.lock().made)
     }
 
@@ -194,7 +194,7 @@ impl Branch {
     pub(crate) fn inodes(&self, space: Space) -> Option<Inodes> {
         let counted = (space.files_total > 0).then_some(Inodes { total: space.files_total, free: space.files_free });
         let most = |inodes: Inodes, max: u64| {
-            let in_use = inodes.total.saturating_sub(inodes.free).saturating_add(self.made_since());
+            let in_use = inodes.total.saturating_sub(inodes.free).saturating_add(self.created_since());
             let left = max.saturating_sub(in_use);
             Inodes { total: inodes.total.min(max), free: inodes.free.min(left) }
         };

@@ -304,7 +304,7 @@ fn a_probe_finds_a_vanished_branch_and_its_return() {
     let place = Place::new();
     let branch = place.branch("disk", &place.state());
     branch.bring_online().unwrap();
-    let soon = PATIENCE;
+    let soon = TIMEOUT;
     assert_eq!(branch.probe(soon), ProbeResult::Healthy);
     let away = place.0.path().join("away");
     std::fs::rename(place.dir("disk"), &away).unwrap();
@@ -324,7 +324,7 @@ fn a_suspect_branch_is_looked_at_closely_and_stays_when_it_is_well() {
     branch.bring_online().unwrap();
     assert_eq!(branch.io(|_| Err::<(), _>(Errno::IO)), Err(Errno::IO));
     assert!(branch.is_suspect());
-    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert_eq!(branch.probe(TIMEOUT), ProbeResult::Healthy);
     assert!(!branch.is_suspect());
 }
 
@@ -359,8 +359,8 @@ impl Drop for Gate {
 }
 
 /// What is waited for on a machine that does much else.
-const PATIENCE_MS: u64 = 60_000;
-const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS);
+const TIMEOUT_MS: u64 = 60_000;
+const TIMEOUT: Duration = Duration::from_millis(TIMEOUT_MS);
 
 fn guarded(place: &Place, timeout_ms: u64) -> Arc<Branch> {
     let branch = place.branch("far", &place.state());
@@ -376,7 +376,7 @@ fn guarded(place: &Place, timeout_ms: u64) -> Arc<Branch> {
 #[test]
 fn calls_to_a_guarded_branch_run_elsewhere_and_give_their_result() {
     let place = Place::new();
-    let branch = guarded(&place, PATIENCE_MS);
+    let branch = guarded(&place, TIMEOUT_MS);
     let here = std::thread::current().id();
     assert_ne!(branch.io(|_| Ok(std::thread::current().id())).unwrap(), here);
     assert_eq!(branch.io(|_| Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
@@ -407,18 +407,18 @@ fn a_call_that_hangs_takes_its_branch_offline_and_frees_everybody_who_waits() {
     assert_eq!(other.join().unwrap(), Err(OFFLINE), "long before its own time is over");
     assert!(reason(&branch).contains("does not answer"));
     assert_eq!(branch.io(|_| Ok(())), Err(OFFLINE));
-    branch.set_timeout(PATIENCE);
-    assert_eq!(branch.probe(PATIENCE), ProbeResult::CameBack);
+    branch.set_timeout(TIMEOUT);
+    assert_eq!(branch.probe(TIMEOUT), ProbeResult::CameBack);
     branch.io(|_| Ok(())).unwrap();
 }
 
 #[test]
 fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
     let place = Place::new();
-    let branch = guarded(&place, PATIENCE_MS);
+    let branch = guarded(&place, TIMEOUT_MS);
     let gate = Gate::closed();
     let mut refused_at_once = false;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // On a busy machine not every call begins before it is given up.
     while !refused_at_once && Instant::now() < deadline {
         branch.bring_online().unwrap();
@@ -435,7 +435,7 @@ fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
     }
     assert!(refused_at_once);
     gate.open();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while branch.threads.calls.load(Ordering::Relaxed) > 0 && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -449,7 +449,7 @@ fn a_branch_that_hangs_again_and_again_has_a_bounded_number_of_threads() {
 #[test]
 fn many_calls_at_once_share_the_threads_of_a_guarded_branch() {
     let place = Place::new();
-    let branch = guarded(&place, PATIENCE_MS);
+    let branch = guarded(&place, TIMEOUT_MS);
     let sum: u64 = std::thread::scope(|scope| {
         let callers: Vec<_> = (0..200u64)
             .map(|n| {
@@ -473,7 +473,7 @@ fn many_calls_at_once_share_the_threads_of_a_guarded_branch() {
 #[test]
 fn a_panic_in_a_guarded_call_is_the_callers() {
     let place = Place::new();
-    let branch = guarded(&place, PATIENCE_MS);
+    let branch = guarded(&place, TIMEOUT_MS);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         branch.io(|_| -> rustix::io::Result<()> { panic!("for the caller") })
     }));
@@ -499,10 +499,10 @@ fn a_probe_that_hangs_takes_the_branch_offline_with_one_thread_stuck() {
     for _ in 0..3 {
         assert!(matches!(branch.probe(soon), ProbeResult::StillOffline { .. }));
     }
-    counted.recv_timeout(PATIENCE).expect("the first looks");
+    counted.recv_timeout(TIMEOUT).expect("the first looks");
     assert_eq!(counted.try_iter().count(), 0, "nobody else does");
     gate.open();
-    assert_eq!(branch.probe(PATIENCE), ProbeResult::CameBack);
+    assert_eq!(branch.probe(TIMEOUT), ProbeResult::CameBack);
 }
 
 #[test]
@@ -533,8 +533,8 @@ fn a_probe_that_is_under_way_brings_no_retired_branch_back() {
         wait();
     })));
     let probing = Arc::clone(&branch);
-    let probe = std::thread::spawn(move || probing.probe(PATIENCE));
-    begins.recv_timeout(PATIENCE).expect("the probe is under way");
+    let probe = std::thread::spawn(move || probing.probe(TIMEOUT));
+    begins.recv_timeout(TIMEOUT).expect("the probe is under way");
     let retiring = Arc::clone(&branch);
     let retire = std::thread::spawn(move || retiring.retire("replaced".to_owned()));
     std::thread::sleep(Duration::from_millis(20));
@@ -560,7 +560,7 @@ fn space_is_read_anew_when_it_was_invalidated_and_kept_when_the_branch_is_offlin
     {
         let mut cache = branch.space.lock();
         // However long this takes, it is not old.
-        (cache.value.free, cache.read_at) = (ByteSize(1), Some(Instant::now() + PATIENCE));
+        (cache.value.free, cache.read_at) = (ByteSize(1), Some(Instant::now() + TIMEOUT));
     }
     assert_eq!(branch.space().free, ByteSize(1), "at most 100 ms old");
     branch.invalidate_space();
@@ -705,7 +705,7 @@ fn a_branch_is_asked_by_its_open_marker_for_want_of_descriptors() {
     branch.bring_online().unwrap();
     branch.note_suspect();
     without_descriptors(&branch);
-    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert_eq!(branch.probe(TIMEOUT), ProbeResult::Healthy);
     assert!(!branch.is_suspect());
 }
 
@@ -728,10 +728,10 @@ fn a_branch_that_could_not_be_asked_for_want_of_descriptors_stays_suspect() {
     branch.bring_online().unwrap();
     branch.note_suspect();
     without_descriptors(&branch);
-    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert_eq!(branch.probe(TIMEOUT), ProbeResult::Healthy);
     assert!(branch.is_suspect(), "its disk was not asked");
     *branch.prober.before.lock() = None;
-    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert_eq!(branch.probe(TIMEOUT), ProbeResult::Healthy);
     assert!(!branch.is_suspect());
 }
 
@@ -746,10 +746,10 @@ fn a_branch_that_cannot_be_opened_anew_for_want_of_descriptors_stays_online() {
     without_descriptors(&branch);
     branch.configure(spec("disk", &dir));
     assert_eq!(branch.epoch(), epoch, "as it may be written now");
-    assert_eq!(branch.probe(PATIENCE), ProbeResult::Healthy);
+    assert_eq!(branch.probe(TIMEOUT), ProbeResult::Healthy);
     assert_eq!(branch.epoch(), epoch);
     assert!(!branch.is_writable());
     *branch.prober.before.lock() = None;
-    assert_eq!(branch.probe(PATIENCE), ProbeResult::CameBack);
+    assert_eq!(branch.probe(TIMEOUT), ProbeResult::CameBack);
     assert!(branch.is_writable());
 }

@@ -1,11 +1,11 @@
-//! Changes on a branch that nobody made durable. A branch that dies may lose them, and a sync of everything must say
-//! so, although the branch is no longer there to ask:
+//! Changes on a branch that no sync has made durable. A branch that dies may lose them, and a sync of everything must
+//! say so, although the branch is no longer there to ask:
 //!
 //! 1. A change notes when it was made. A file that is open for writing past the daemon may change at any time.
 //! 2. A sync takes the note, then syncs the branch. If that fails, it gives the note back.
 //! 3. When the branch goes offline with a note, the change may be lost, unless it is so old that every file system has
-//!    written it by itself ([`SETTLED`]). While the branch is away every sync fails, for some minutes ([`TOLD`]). If
-//!    the branch came back, one sync fails.
+//!    written it by itself ([`WRITTEN_AFTER`]). While the branch is away every sync fails, for some minutes
+//!    ([`REPORT_TIME`]). If the branch came back, one sync fails.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -13,9 +13,9 @@ use super::{Branch, uptime};
 
 /// Seconds after which every file system has written a change by itself, with a margin for noticing late that the
 /// branch is gone.
-pub(crate) const SETTLED: u64 = 120;
+pub(crate) const WRITTEN_AFTER: u64 = 120;
 /// Seconds for which every fsync and sync reports changes that an absent branch may have lost.
-pub(crate) const TOLD: u64 = 600;
+pub(crate) const REPORT_TIME: u64 = 600;
 
 /// No time.
 const NO_TIME: u64 = 0;
@@ -46,7 +46,7 @@ impl Unsynced {
         self.writers.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Whether anybody may write past the daemon.
+    /// Whether any process may write past the daemon.
     pub(crate) fn has_writers(&self) -> bool {
         self.writers.load(Ordering::Acquire) > 0
     }
@@ -64,7 +64,7 @@ impl Unsynced {
     /// Step 3: whether something may be lost with a branch that leaves at this time.
     fn may_be_lost(&self, left: u64) -> bool {
         let changed = self.changed.load(Ordering::Acquire);
-        self.has_writers() || (changed != NO_TIME && left <= changed + SETTLED)
+        self.has_writers() || (changed != NO_TIME && left <= changed + WRITTEN_AFTER)
     }
 }
 
@@ -77,10 +77,10 @@ impl Branch {
         }
     }
 
-    /// Step 3: whether changes that nobody made durable may be lost.
+    /// Step 3: whether changes that no sync has made durable may be lost.
     pub(crate) fn may_have_lost(&self) -> bool {
         let lost_at = self.lost_at.load(Ordering::Acquire);
-        let (is_back, lasts) = (self.is_online(), uptime() < lost_at + TOLD);
+        let (is_back, lasts) = (self.is_online(), uptime() < lost_at + REPORT_TIME);
         if is_back || !lasts {
             self.lost_at.store(NO_TIME, Ordering::Release);
         }
@@ -98,7 +98,7 @@ mod tests {
         let now = uptime();
         assert!(!unsynced.may_be_lost(now));
         unsynced.note();
-        assert!(unsynced.may_be_lost(now) && !unsynced.may_be_lost(now + 2 * SETTLED));
+        assert!(unsynced.may_be_lost(now) && !unsynced.may_be_lost(now + 2 * WRITTEN_AFTER));
         let taken = unsynced.take();
         assert!(!unsynced.may_be_lost(now), "it is on the disk");
         unsynced.restore(taken);
@@ -106,9 +106,9 @@ mod tests {
 
         unsynced.take();
         unsynced.begin_writing();
-        assert!(unsynced.may_be_lost(now + 2 * SETTLED));
+        assert!(unsynced.may_be_lost(now + 2 * WRITTEN_AFTER));
         unsynced.take();
         unsynced.end_writing();
-        assert!(unsynced.may_be_lost(now) && !unsynced.may_be_lost(now + 2 * SETTLED));
+        assert!(unsynced.may_be_lost(now) && !unsynced.may_be_lost(now + 2 * WRITTEN_AFTER));
     }
 }

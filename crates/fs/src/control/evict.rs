@@ -34,8 +34,7 @@ pub struct EvictStatus {
 pub enum EvictState {
     /// Nothing has to leave: at or below the high mark, or below it on the way there.
     Below,
-    /// Above the high mark; what may leave is looked for next: within seconds, and in a pool that nobody uses once
-    /// somebody does.
+    /// Above the high mark; what may leave is looked for next: within seconds, and in an idle pool once it is used.
     Due,
     /// Above the high mark, outside of its hours.
     AwaitsHours,

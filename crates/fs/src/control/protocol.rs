@@ -364,7 +364,7 @@ pub struct Status {
     /// The tree is away (`umbrella unmount --lazy`); the daemon ends with the last file that is open.
     #[serde(default)]
     pub detached: bool,
-    /// The mount is gone, and nobody is in it any more: the daemon finishes what is under way, and ends.
+    /// The mount is gone, and no process uses it any more: the daemon finishes what is under way, and ends.
     #[serde(default)]
     pub ending: bool,
     /// Branches in order.

@@ -23,7 +23,7 @@ pub(crate) fn bind(path: &Path, mount: &Path) -> Result<Listener, Error> {
 }
 
 /// How long a tree in use is tried again: a program that only looks at it, or is just starting, releases it soon.
-const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const BUSY_RETRY: Duration = Duration::from_millis(20);
 
 /// A pool, and how to take its mount away.
@@ -63,13 +63,13 @@ impl PoolService {
             status.config.clone_from(&self.config);
         }
         if unmounts {
-            self.unmount_patiently().map_err(|source| Error::Unmount { path: mount.clone(), source })?;
+            self.unmount_with_retries().map_err(|source| Error::Unmount { path: mount.clone(), source })?;
         }
         Ok(answer)
     }
 
-    fn unmount_patiently(&self) -> std::io::Result<()> {
-        let until = Instant::now() + BUSY_PATIENCE;
+    fn unmount_with_retries(&self) -> std::io::Result<()> {
+        let until = Instant::now() + BUSY_TIMEOUT;
         loop {
             match (self.unmount)() {
                 Err(error) if error.kind() == ErrorKind::ResourceBusy && Instant::now() < until => {

@@ -31,7 +31,7 @@ impl FsErrors {
         if group < 0 {
             return Err(last_error());
         }
-        // SAFETY: the descriptor is new, and nobody else has it.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         Ok(FsErrors { group: unsafe { OwnedFd::from_raw_fd(group) } })
     }
 

@@ -2,9 +2,9 @@
 //! `Documentation/ABI/testing/dev-kmsg`, and the messages of Linux 3.2 to 6.18 (`blk_print_req_error`,
 //! `buffer_io_error`, and the file systems' own).
 //!
-//! A record is `priority,sequence,time,flags;message`, then lines that begin with a blank. Anybody who may write to
-//! `/dev/kmsg` can write a message, but never as the kernel: its facility is not 0. Only the beginnings of the kernel's
-//! own lines are compared, as names of files and processes may stand further on.
+//! A record is `priority,sequence,time,flags;message`, then lines that begin with a blank. Any process that may write
+//! to `/dev/kmsg` can write a message, but never as the kernel: its facility is not 0. Only the beginnings of the
+//! kernel's own lines are compared, as names of files and processes may stand further on.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

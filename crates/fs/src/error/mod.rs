@@ -41,13 +41,13 @@ impl OpError {
     /// Whether a descriptor was lacking: to the daemon, to the machine, or to what serves the branch. Which of them
     /// cannot be told from the error, so it never speaks against a branch; probes, which need no descriptor, tell a
     /// branch that lacks them.
-    pub(crate) fn is_want_of_descriptors(self) -> bool {
+    pub(crate) fn lacks_descriptor(self) -> bool {
         matches!(self, OpError::Sys(Errno::MFILE | Errno::NFILE))
     }
 
     /// Whether it is the daemon that lacks something, which says nothing of the branch.
-    pub(crate) fn is_own_want(self) -> bool {
-        self.is_want_of_descriptors() || self == OpError::Sys(Errno::NOMEM)
+    pub(crate) fn is_own_shortage(self) -> bool {
+        self.lacks_descriptor() || self == OpError::Sys(Errno::NOMEM)
     }
 
     /// Whether the name does not exist.
@@ -87,7 +87,7 @@ impl NameConflict {
         if self.names == 1 { "1 name is".to_owned() } else { format!("{} names are", self.names) }
     }
 
-    /// Where they are, and that nobody sees them there as it is.
+    /// Where they are, and that they cannot be seen there.
     fn places(&self) -> String {
         let hidden = if self.hidden { "; the branches are hidden: unmount the pool first" } else { "" };
         format!("\"{}\", \"{}\"{hidden}", self.here.display(), self.there.display())

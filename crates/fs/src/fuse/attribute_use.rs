@@ -15,13 +15,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::node::NodeId;
 
 /// Most entries of a directory whose listing comes with attributes for every thread.
-pub(super) const FEW: usize = 32;
+pub(super) const SMALL_DIRECTORY: usize = 32;
 
 const SLOTS: usize = 64;
 /// Process ids are smaller (`PID_MAX_LIMIT`).
 const PID_BITS: u32 = 22;
 /// Stands in the place of a directory: no node has it.
-const USES_THEM: u64 = u64::MAX >> PID_BITS;
+const USES_ATTRIBUTES: u64 = u64::MAX >> PID_BITS;
 
 /// Threads that listed something lately: of each slot the last one, with the directory, or that it uses attributes.
 #[derive(Debug)]
@@ -40,18 +40,18 @@ impl AttributeUse {
         if let Some(slot) = self.slot(thread) {
             slot.store(state(thread, dir.0), Ordering::Relaxed);
         }
-        entries <= FEW
+        entries <= SMALL_DIRECTORY
     }
 
     /// Whether a thread uses attributes, as far as is known.
     pub(super) fn is_expected(&self, thread: u32) -> bool {
-        self.slot(thread).is_none_or(|slot| slot.load(Ordering::Relaxed) == state(thread, USES_THEM))
+        self.slot(thread).is_none_or(|slot| slot.load(Ordering::Relaxed) == state(thread, USES_ATTRIBUTES))
     }
 
     /// A thread asks for what only programs that use attributes ask for.
     pub(super) fn expect(&self, thread: u32) {
         if let Some(slot) = self.slot(thread) {
-            slot.store(state(thread, USES_THEM), Ordering::Relaxed);
+            slot.store(state(thread, USES_ATTRIBUTES), Ordering::Relaxed);
         }
     }
 
@@ -72,7 +72,7 @@ impl AttributeUse {
 
 /// Two directories may look alike: a thread is then taken for one that uses attributes, no more.
 fn state(thread: u32, dir: u64) -> u64 {
-    u64::from(thread) << (64 - PID_BITS) | dir & USES_THEM
+    u64::from(thread) << (64 - PID_BITS) | dir & USES_ATTRIBUTES
 }
 
 #[cfg(test)]
@@ -83,9 +83,9 @@ mod tests {
     fn who_asks_for_what_it_listed_gets_all_attributes_from_then_on() {
         let threads = AttributeUse::new();
         let (one, other) = (NodeId(2), NodeId(3));
-        let begin = |thread, dir| threads.begin_listing(thread, dir, FEW + 1);
+        let begin = |thread, dir| threads.begin_listing(thread, dir, SMALL_DIRECTORY + 1);
         assert!(!begin(100, one));
-        assert!(threads.begin_listing(102, one, FEW), "a small directory");
+        assert!(threads.begin_listing(102, one, SMALL_DIRECTORY), "a small directory");
         threads.looked_up(101, one);
         threads.looked_up(100, other);
         assert!(!begin(100, one), "another thread, or another directory");
@@ -101,6 +101,6 @@ mod tests {
     fn who_will_use_attributes_gets_them_with_the_first_listing() {
         let threads = AttributeUse::new();
         threads.expect(100);
-        assert!(threads.begin_listing(100, NodeId(2), FEW + 1) && threads.is_expected(100));
+        assert!(threads.begin_listing(100, NodeId(2), SMALL_DIRECTORY + 1) && threads.is_expected(100));
     }
 }

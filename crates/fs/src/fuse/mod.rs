@@ -78,7 +78,7 @@ impl Fuse {
     }
 }
 
-/// Without SELinux nobody makes or reads labels. With this answer a program asks once, and not for each file. With
+/// Without SELinux no program makes or reads labels. With this answer a program asks once, and not for each file. With
 /// SELinux the kernel wants to know that there is no label.
 fn no_label() -> Errno {
     let known = std::fs::read_to_string("/proc/filesystems");

@@ -11,7 +11,7 @@ use crate::fuse::notify::KernelNotifier;
 use crate::pool::Pool;
 use crate::spec::Transport;
 
-/// A mount that nobody serves yet.
+/// A mount that no thread serves yet.
 pub(crate) struct Mounted {
     session: Session<Fuse>,
 }

@@ -23,7 +23,7 @@ use crate::ground::write_out;
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// How long a guarded branch may take to write everything out.
-const SYNC_PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+const SYNC_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
 thread_local! {
     static CALLS: Cell<u64> = const { Cell::new(0) };
@@ -292,7 +292,7 @@ impl DirAt {
         let fd = Arc::clone(&self.fd);
         count_call();
         let sync = move || sync_dir_with(fd.as_fd(), data_only);
-        let done = if self.online.guarded { self.branch.io_within(SYNC_PATIENCE, move |_| sync()) } else { sync() };
+        let done = if self.online.guarded { self.branch.io_within(SYNC_TIMEOUT, move |_| sync()) } else { sync() };
         Ok(self.branch.noted(ErrorSource::Sync, done)?)
     }
 }
@@ -376,7 +376,7 @@ impl FileAt {
         let sync = move |fd: BorrowedFd<'_>| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) };
         let done = if self.online.guarded {
             let fd = Arc::clone(&self.fd);
-            self.branch.io_within(SYNC_PATIENCE, move |_| sync(fd.as_fd()))
+            self.branch.io_within(SYNC_TIMEOUT, move |_| sync(fd.as_fd()))
         } else {
             sync(self.fd.as_fd())
         };
@@ -393,7 +393,7 @@ impl FileAt {
         crate::ground::lease::is_open_elsewhere(self.fd.as_fd())
     }
 
-    /// Whether anybody has the file open for writing, mappings included. `None`: this file system cannot say.
+    /// Whether any process has the file open for writing, mappings included. `None`: this file system cannot say.
     pub(crate) fn is_open_for_writing(&self) -> Option<bool> {
         crate::ground::lease::is_open_for_writing(self.fd.as_fd())
     }

@@ -13,8 +13,8 @@ pub(crate) fn is_open_elsewhere(fd: BorrowedFd<'_>) -> Option<bool> {
     is_refused(fd, libc::F_WRLCK)
 }
 
-/// Whether anybody has the file open for writing, or mapped so. `fd` is open for reading only. `None`: this file system
-/// has no leases.
+/// Whether any process has the file open for writing, or mapped so. `fd` is open for reading only. `None`: this file
+/// system has no leases.
 pub(crate) fn is_open_for_writing(fd: BorrowedFd<'_>) -> Option<bool> {
     is_refused(fd, libc::F_RDLCK)
 }
@@ -36,12 +36,12 @@ pub struct Lease<'a> {
 }
 
 impl<'a> Lease<'a> {
-    /// Nobody else has the file open in any way. `fd` is open for reading only.
+    /// No other process has the file open in any way. `fd` is open for reading only.
     pub fn exclusive(fd: BorrowedFd<'a>) -> Result<Lease<'a>, NoLease> {
         Lease::take(fd, libc::F_WRLCK)
     }
 
-    /// Nobody has the file open for writing, or mapped so. `fd` is open for reading only.
+    /// No process has the file open for writing, or mapped so. `fd` is open for reading only.
     pub fn shared(fd: BorrowedFd<'a>) -> Result<Lease<'a>, NoLease> {
         Lease::take(fd, libc::F_RDLCK)
     }
@@ -55,7 +55,7 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// Whether nobody has asked for the file since.
+    /// Whether no process has opened the file since.
     pub fn is_held(&self) -> bool {
         // SAFETY: F_GETLEASE takes no argument and touches no memory of ours; the descriptor is borrowed.
         unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_GETLEASE) == self.kind }

@@ -2,7 +2,6 @@
 
 pub(crate) mod advice;
 pub(crate) mod at;
-pub(crate) mod attention;
 pub(crate) mod creds;
 pub(crate) mod dir_sync;
 pub(crate) mod fd_path;
@@ -13,6 +12,7 @@ pub(crate) mod listing;
 pub(crate) mod locks;
 pub(crate) mod meta;
 pub(crate) mod shortage;
+pub(crate) mod wakeup;
 pub(crate) mod workers;
 pub(crate) mod write_out;
 

@@ -30,7 +30,7 @@ pub(crate) const COPIES: ThreadLimits = ThreadLimits { in_pool: 24, in_all: 32 }
 /// A thread with nothing to do ends after this.
 const IDLE: Duration = Duration::from_secs(20);
 /// How often a waiting caller looks whether the pool was closed.
-const GLANCE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a call has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,13 +47,13 @@ pub(crate) enum Lost {
 
 /// Makes a call apart from its caller, which waits for it while `wait` returns true. The argument of `wait` says
 /// whether the call waits for a thread. Without threads of its own the call is made here.
-pub(crate) fn apart<T: Send + 'static>(
+pub(crate) fn call_apart<T: Send + 'static>(
     workers: Option<&Workers>,
     call: impl FnOnce() -> T + Send + 'static,
     mut wait: impl FnMut(bool) -> bool,
 ) -> Result<T, Lost> {
     let Some(workers) = workers else { return Ok(call()) };
-    workers.call_while(call, |turn| wait(matches!(turn, CallStage::Queued { .. })).then_some(GLANCE))
+    workers.call_while(call, |turn| wait(matches!(turn, CallStage::Queued { .. })).then_some(POLL_INTERVAL))
 }
 
 /// Where a call is that is waited for.
@@ -115,14 +115,14 @@ impl Workers {
         Workers { shared: Arc::new(Shared { queue: LeafMutex::default(), in_all, most }) }
     }
 
-    /// Runs `call` on a thread of the pool and waits at most `patience` for it. A call that is queued behind others
+    /// Runs `call` on a thread of the pool and waits at most `timeout` for it. A call that is queued behind others
     /// waits on as long as those come to an end. A panic in `call` is the caller's.
     pub(crate) fn call<T: Send + 'static>(
         &self,
-        patience: Duration,
+        timeout: Duration,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Lost> {
-        let mut deadline = Instant::now() + patience;
+        let mut deadline = Instant::now() + timeout;
         let mut finished = self.shared.queue.lock().finished;
         self.call_while(call, |turn| {
             let now = Instant::now();
@@ -134,8 +134,8 @@ impl Workers {
                 return None;
             }
             finished = progress;
-            deadline = now + patience;
-            Some(patience)
+            deadline = now + timeout;
+            Some(timeout)
         })
     }
 
@@ -189,7 +189,7 @@ impl Workers {
                 *state = CallState::Abandoned;
                 return Err(Lost::TimedOut);
             };
-            slot.ready.wait_for(&mut state, left.min(GLANCE));
+            slot.ready.wait_for(&mut state, left.min(POLL_INTERVAL));
         }
     }
 
@@ -206,7 +206,7 @@ impl Workers {
         drop(jobs);
     }
 
-    /// Has a thread make a call, for which nobody waits. A panic in it ends nothing else.
+    /// Has a thread make a call, for which no thread waits. A panic in it ends nothing else.
     pub(crate) fn submit(&self, job: Job) -> Result<(), Lost> {
         let mut queue = self.shared.queue.lock();
         if queue.closed {
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     const MANY: usize = 40;
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     fn workers() -> Workers {
         Workers::new(Arc::default(), ThreadLimits { in_pool: MANY, in_all: MANY })
@@ -310,7 +310,7 @@ mod tests {
             std::thread::yield_now();
         }
         let used: HashSet<_> =
-            (0..1000).map(|_| workers.call(PATIENCE, || std::thread::current().id()).unwrap()).collect();
+            (0..1000).map(|_| workers.call(TIMEOUT, || std::thread::current().id()).unwrap()).collect();
         assert!(used.len() < MANY / 2, "{} of {MANY} threads made them", used.len());
     }
 
@@ -329,7 +329,7 @@ mod tests {
             std::thread::yield_now();
         }
         workers.close();
-        assert_eq!(workers.call(PATIENCE, || ()), Err(Lost::Closed));
+        assert_eq!(workers.call(TIMEOUT, || ()), Err(Lost::Closed));
         while workers.shared.in_all.load(Ordering::Relaxed) > 0 {
             std::thread::yield_now();
         }

@@ -50,7 +50,7 @@ struct FileHeat {
     is_kept: bool,
     /// When it was last reported as warm, in seconds.
     told: i64,
-    /// A fill level moved it, and nobody has opened it since.
+    /// A fill level moved it, and it has not been opened since.
     rests: bool,
 }
 
@@ -136,7 +136,7 @@ impl Heats {
         }
     }
 
-    /// Whether a fill level moved the file and nobody has opened it since.
+    /// Whether a fill level moved the file and it has not been opened since.
     pub fn rests(&self, key: HeatKey) -> bool {
         let known = self.shard(key.ino.0).lock().get(&key.ino.0).copied();
         known.is_some_and(|known| known.born == key.sum() && known.rests)

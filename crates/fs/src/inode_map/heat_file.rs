@@ -9,8 +9,8 @@
 //! | 12-15 | CRC32C of all that follows |
 //! | 16-23, 24-27 | bytes that moves because of heat count, and when that was: seconds since 1970 |
 //! | then, a file each: 0-7 | its number |
-//! | 8-11 | sum of its birth; 0 where nobody knows that |
-//! | 12-15, 16-19 | its heat (f32), and when that was: seconds since 1970. Negative: a fill level moved it, and nobody has opened it since |
+//! | 8-11 | sum of its birth; 0 where it is not known |
+//! | 12-15, 16-19 | its heat (f32), and when that was: seconds since 1970. Negative: a fill level moved it, and it has not been opened since |
 //!
 //! What is damaged, too long or of another version counts as nothing.
 
@@ -38,7 +38,7 @@ pub(super) struct HeatRecord {
     pub(super) number: u64,
     pub(super) born: u32,
     pub(super) heat: Heat,
-    /// A fill level moved it, and nobody has opened it since.
+    /// A fill level moved it, and it has not been opened since.
     pub(super) rests: bool,
 }
 

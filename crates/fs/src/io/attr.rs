@@ -219,7 +219,7 @@ impl Io {
     fn on_node<T>(&self, node: &Arc<Node>, call: impl Fn(&FileAt) -> OpResult<T>) -> OpResult<T> {
         match node.file() {
             Some(file) => call(&self.tree.open_inode(&file.state.read())?),
-            None => call(&self.tree.ruling_copy(node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
+            None => call(&self.tree.shown_copy(node, node.dir().ok_or(OpError::Stale)?)?.as_file()),
         }
     }
 

@@ -11,7 +11,7 @@ use umbrella_units::ByteSize;
 use crate::error::{OpError, OpResult};
 use crate::ground::at::FileAt;
 use crate::io::Io;
-use crate::io::releases::Patience;
+use crate::io::releases::RoomRetry;
 use crate::metrics::Metric;
 use crate::node::{DataPath, File, Handle, HandleId, NameChange, Node, NodeId, UnsyncedName};
 use crate::tree::unsynced_names::NamesToSync;
@@ -21,7 +21,7 @@ use crate::tree::unsynced_names::NamesToSync;
 pub struct TreeSpace {
     /// Size in bytes.
     pub total: u64,
-    /// Free for everybody.
+    /// Free for every user.
     pub free: u64,
     /// Free, with what is kept for root.
     pub free_for_root: u64,
@@ -153,7 +153,7 @@ impl Io {
     /// when removed files have been closed.
     fn moving<T>(&self, handle: HandleId, need: u64, call: impl Fn() -> OpResult<T>) -> OpResult<T> {
         let mut full = SmallVec::<[umbrella_units::BranchId; 4]>::new();
-        let mut patience = Patience::default();
+        let mut retry = RoomRetry::default();
         loop {
             let branch = self.handle(handle)?.current().branch.id;
             self.staging.destage_before_write(branch, need);
@@ -164,7 +164,7 @@ impl Io {
                         full.push(branch);
                     }
                     match self.migrate.overflow(&handle, branch, &full, ByteSize(need)) {
-                        Err(OpError::NoRoom) if self.may_get_room(&mut patience) => full.clear(),
+                        Err(OpError::NoRoom) if self.may_get_room(&mut retry) => full.clear(),
                         Err(OpError::NoRoom) => {
                             self.context.count(Metric::NoRoom);
                             return Err(OpError::NoRoom);
@@ -191,7 +191,7 @@ impl Io {
         }
         self.moving(handle, length, || {
             let handle = self.handle(handle)?;
-            // Alone: what is cut off again when it fails is nobody else's.
+            // Alone: what is cut off again when it fails is no other writer's.
             let _io = self.file_of(&handle)?.io.write();
             let file = handle.current();
             // Room is reserved where it is needed, not in memory, which also cannot do all of it; what is cut out is

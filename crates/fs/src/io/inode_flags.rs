@@ -57,7 +57,7 @@ impl Io {
         let node = self.tree.node(node)?;
         match (node.file(), node.dir()) {
             (Some(file), _) if node.kind == FileKind::File => self.tree.open_inode(&file.state.read()),
-            (None, Some(dir)) => Ok(self.tree.ruling_copy(&node, dir)?.as_file()),
+            (None, Some(dir)) => Ok(self.tree.shown_copy(&node, dir)?.as_file()),
             // To open a pipe or a device does something.
             _ => Err(OpError::Sys(Errno::NOTTY)),
         }
@@ -76,7 +76,7 @@ impl Io {
             self.staging.destage_now(&found)?;
         }
         // The change time is another one.
-        self.tree.change_unasked(node, |cache| self.set_now(&found, set, put_back, cache))
+        self.tree.change_and_invalidate(node, |cache| self.set_now(&found, set, put_back, cache))
     }
 
     fn set_now<T: Copy + Send + 'static>(
@@ -135,7 +135,7 @@ impl FileAt {
         self.reopen(OFlags::RDONLY | OFlags::NONBLOCK)?.change(call)
     }
 
-    /// Whether the branch lets nobody unlink it.
+    /// Whether the branch does not let it be unlinked.
     pub(crate) fn is_pinned(&self) -> bool {
         self.on_inode(|file| Ok(inode_flags::is_pinned(file))).unwrap_or(false)
     }

@@ -30,7 +30,7 @@ pub use attr::{AttributeChange, NewTime};
 pub(crate) use attr::{has_trusted, without_trusted};
 pub use data::TreeSpace;
 pub use open::{OpenRequest, Opened};
-pub(crate) use releases::Patience;
+pub(crate) use releases::RoomRetry;
 
 /// See the module.
 pub(crate) struct Io {
@@ -83,7 +83,7 @@ impl Io {
         self.handle_shard(id).write().remove(&id).ok_or(OpError::Stale)
     }
 
-    /// Whether anybody has a file open.
+    /// Whether any process has a file open.
     pub(crate) fn has_open_handles(&self) -> bool {
         self.handles.iter().any(|shard| !shard.read().is_empty())
     }

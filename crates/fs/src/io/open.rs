@@ -153,7 +153,7 @@ impl Io {
             if request.drop_set_id {
                 self.tree.drop_set_id(node, &opened)?;
             }
-            self.tree.change_unasked(node.id, |cache| opened.truncate(0, cache))?;
+            self.tree.change_and_invalidate(node.id, |cache| opened.truncate(0, cache))?;
             self.after_write(node, &opened, Effect::Resized { size: 0 });
             state.needs_evaluation = true;
         }
@@ -251,7 +251,7 @@ impl Io {
             && self.tree.placement.allows_passthrough(|| path_in(state), meta, branch)
             // Past the daemon, a branch that hangs would hang its callers for good.
             && !opened.online.guarded
-            // The daemon takes the bits away when such a file is written; in passthrough nobody would.
+            // The daemon takes the bits away when such a file is written; in passthrough nothing would.
             && !meta.is_set_id()
             // A policy cannot order writes that bypass the daemon.
             && !(request.write && self.write_back.has_flusher(branch.id))

@@ -1,7 +1,7 @@
 //! Room that is about to be free. The kernel reports the last close of a file after `close` has returned, and the next
 //! request of the same process may overtake that report. So a removed file may still have its room when the next file
-//! is written. While a removed file is open, or its release is under way, nobody is refused for want of room before a
-//! moment has passed.
+//! is written. While a removed file is open, or its release is under way, a write without room is tried again for a
+//! moment before it is refused.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use crate::io::Io;
 
 /// How long a release may be late.
-const LATE: Duration = Duration::from_millis(250);
+const RELEASE_TIMEOUT: Duration = Duration::from_millis(250);
 /// How often it is looked for.
-const GLANCE: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Releases that are under way.
 #[derive(Debug, Default)]
@@ -39,9 +39,9 @@ impl Drop for ReleaseGuard<'_> {
 
 /// A call that found no room, and may be tried again.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct RoomRetry {
     since: Option<Instant>,
-    in_vain: bool,
+    is_futile: bool,
 }
 
 impl Io {
@@ -51,15 +51,15 @@ impl Io {
     }
 
     /// Whether a call that found no room is to be tried once more. Waits a moment; call it with no lock held.
-    pub(crate) fn may_get_room(&self, patience: &mut Patience) -> bool {
-        let since = *patience.since.get_or_insert_with(Instant::now);
-        if patience.in_vain {
+    pub(crate) fn may_get_room(&self, retry: &mut RoomRetry) -> bool {
+        let since = *retry.since.get_or_insert_with(Instant::now);
+        if retry.is_futile {
             return false;
         }
         // What is released from here on is there for the next try, which is the last one if nothing is.
-        patience.in_vain = since.elapsed() >= LATE || !self.awaits_releases();
-        if !patience.in_vain {
-            std::thread::sleep(GLANCE);
+        retry.is_futile = since.elapsed() >= RELEASE_TIMEOUT || !self.awaits_releases();
+        if !retry.is_futile {
+            std::thread::sleep(POLL_INTERVAL);
         }
         true
     }

@@ -42,11 +42,11 @@ pub(crate) const MOST_BYTES: ByteSize = ByteSize(64 << 20);
 /// How long a batch copies at most before it commits what it has.
 const LONGEST: Duration = Duration::from_secs(2);
 /// A file that is larger moves by itself.
-pub(crate) const LARGE: ByteSize = ByteSize(8 << 20);
+pub(crate) const LARGEST_FILE: ByteSize = ByteSize(8 << 20);
 /// Inodes that the note of a batch takes while it lasts.
 const INTENT: u64 = 1;
 /// Below this number, files are synced one by one.
-const FEW: usize = 4;
+const LEAST_FOR_SYNCFS: usize = 4;
 
 /// The branches of a batch, as they are while it lasts.
 struct BatchEnds {
@@ -127,7 +127,7 @@ impl Migrations {
         let batch = ends.batch([!is_ordered(&ends.from), !is_ordered(&ends.to)])?;
         let turn = self.turn_on_disks([ends.from.branch.id, target], cause, pace).ok()?;
         let pace = MoveControl { turn: turn.as_ref(), ..pace };
-        let is_shared = nodes.len() >= FEW && !is_ordered(&ends.to);
+        let is_shared = nodes.len() >= LEAST_FOR_SYNCFS && !is_ordered(&ends.to);
         // Before the first copy.
         let sync = is_shared.then(|| CopiesSync::before(batch.temps)).transpose().ok()?;
         let mut gathered = CopiedMembers::default();
@@ -198,7 +198,7 @@ impl Migrations {
         }
         let (sources, meta) = self.sources(&migration, names)?;
         let (Some(from), Some((_, name))) = (sources.first(), names.first()) else { return Ok(BatchRole::Alone) };
-        if meta.size > LARGE.0 || from.online.epoch != ends.from.online.epoch {
+        if meta.size > LARGEST_FILE.0 || from.online.epoch != ends.from.online.epoch {
             return Ok(BatchRole::Alone);
         }
         let temp = self.tree.temp_name();

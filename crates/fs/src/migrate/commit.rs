@@ -75,12 +75,12 @@ pub(crate) fn commit_guarded(
     let Some(guarded) = ends.into_iter().find(|end| end.online.guarded) else { return commit() };
     let mut watch = CommitWatchdog { ends, seen: decision.call(), since: Instant::now() };
     let wait = |queued| watch.may_wait(queued, &decision);
-    match workers::apart(guarded.online.workers.as_ref(), commit, wait) {
+    match workers::call_apart(guarded.online.workers.as_ref(), commit, wait) {
         Ok(done) => return done,
         Err(Lost::NoThread) => return Err(RelocateError::Io { doing: "start a thread", errno: Errno::NOMEM }),
         Err(_) => {}
     }
-    match decision.leave() {
+    match decision.abandon() {
         Reversibility::Open => Err(RelocateError::GivenUp),
         Reversibility::Ending => {
             // The thread that waits for the source's branch cannot say any more that the source goes.
@@ -109,7 +109,7 @@ fn record_removals_within(
     };
     let no_answer = |errno| Err(RelocateError::Io { doing: "reach the branch", errno });
     let recorded = if to.online.guarded {
-        to.branch.io_within(COMMIT_PATIENCE, move |_| Ok(record())).unwrap_or_else(no_answer)
+        to.branch.io_within(COMMIT_TIMEOUT, move |_| Ok(record())).unwrap_or_else(no_answer)
     } else {
         record()
     };
@@ -160,13 +160,13 @@ impl CommitWatchdog<'_> {
         if queued || call != self.seen || !end.online.guarded {
             (self.seen, self.since) = (call, Instant::now());
         }
-        let may_wait = end.is_alive() && self.since.elapsed() < COMMIT_PATIENCE;
+        let may_wait = end.is_alive() && self.since.elapsed() < COMMIT_TIMEOUT;
         if !may_wait {
-            end.branch.does_not_answer(end.online, COMMIT_PATIENCE, "");
+            end.branch.does_not_answer(end.online, COMMIT_TIMEOUT, "");
         }
         may_wait
     }
 }
 
 /// How long a branch that may hang may take for a commit, or for a call of a change of names.
-pub(crate) const COMMIT_PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const COMMIT_TIMEOUT: Duration = Duration::from_secs(20);

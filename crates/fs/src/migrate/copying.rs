@@ -1,9 +1,9 @@
 //! Copies from one branch to another, wherever they may hang.
 //!
 //! Between local branches a copy runs on the thread that wants it. From or to a guarded branch it runs on a thread that
-//! this branch has for copies, and the caller waits while the copy shows signs of life. The caller stops waiting when
-//! one of the two branches goes offline, soon after the copy is cancelled, and else after [`PATIENCE`] without a sign
-//! of life. A copy that is left to its thread ends at its next step, and removes its unfinished file itself.
+//! this branch has for copies, and the caller waits while the copy makes progress. The caller stops waiting when one of
+//! the two branches goes offline, soon after the copy is cancelled, or after [`COPY_TIMEOUT`] without progress. A copy
+//! that is left to its thread ends at its next step, and removes its unfinished file itself.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -26,7 +26,7 @@ use crate::relocate::{Durability, Limits, RelocateError};
 use crate::write_back::{CopyLocks, copy_within_limit};
 
 /// How long a copy may show no sign of life, as long as its branches live: the last step syncs all of a file.
-const PATIENCE: Duration = Duration::from_secs(120);
+const COPY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A branch, as it is while a copy runs.
 #[derive(Clone, Copy)]
@@ -58,12 +58,12 @@ pub(crate) struct CopyOptions<'a> {
 #[derive(Default)]
 struct CopyControl {
     cancel: AtomicBool,
-    signs_of_life: AtomicU64,
+    progress_count: AtomicU64,
 }
 
 impl Migrations {
-    /// Runs `copy`, which copies as `copying` says. Its result is dropped where it was made when nobody waits for it
-    /// any more.
+    /// Runs `copy`, which copies as `copying` says. Its result is dropped where it was made when the caller no longer
+    /// waits.
     pub(crate) fn copy_over<T: Send + 'static>(
         &self,
         copying: CopyOptions<'_>,
@@ -95,7 +95,7 @@ impl Migrations {
         let run = move || {
             // Asked between any two slices, and while bandwidth is waited for.
             let lives = || {
-                theirs.signs_of_life.fetch_add(1, Ordering::Relaxed);
+                theirs.progress_count.fetch_add(1, Ordering::Relaxed);
                 false
             };
             // Small slices: over a slow network, a large one would look dead.
@@ -124,7 +124,7 @@ impl Migrations {
             }
             may_wait
         };
-        match workers::apart(guarded.online.copiers.as_ref(), run, wait) {
+        match workers::call_apart(guarded.online.copiers.as_ref(), run, wait) {
             Ok(done) => return Ok(counted(done, from, to)?),
             Err(Lost::NoThread) => return Err(NotMoved::Op(OpError::Sys(Errno::NOMEM))),
             Err(_) => {}
@@ -163,15 +163,15 @@ struct CopyWatchdog {
 }
 
 impl CopyWatchdog {
-    fn may_wait(&mut self, queued: bool, apart: &CopyControl, farewell: Duration) -> bool {
+    fn may_wait(&mut self, queued: bool, apart: &CopyControl, end_timeout: Duration) -> bool {
         if let Some(ended) = self.ended {
-            return ended.elapsed() < farewell;
+            return ended.elapsed() < end_timeout;
         }
-        let signs = apart.signs_of_life.load(Ordering::Relaxed);
+        let signs = apart.progress_count.load(Ordering::Relaxed);
         if queued || signs != self.seen {
             (self.seen, self.since) = (signs, Instant::now());
         }
-        self.since.elapsed() < PATIENCE
+        self.since.elapsed() < COPY_TIMEOUT
     }
 }
 

@@ -1,11 +1,11 @@
-//! Turns on disks: of the moves that nobody waits for, one at a time reads or writes a disk. So no disk seeks between
-//! two of them.
+//! Turns on disks: of the moves in the background, one at a time reads or writes a disk. So no disk seeks between two
+//! of them.
 //!
 //! - A move takes the disks of both its branches at once. It waits for the moves that came before it and want one of
 //!   these disks, and for no others. So no two moves wait for each other, and none waits for ever.
 //! - A disk is what has no other disk below it: partitions, volumes and arrays count as the disks that they lie on. A
 //!   branch without a block device (tmpfs, ZFS) counts as a disk of its own.
-//! - A move that has had its turn for [`LONGEST`] lets those go first that wait, at the next piece of its copy.
+//! - A move that has had its turn for [`LONGEST`] lets waiting moves go first before the next piece of its copy.
 //! - A move from or to a branch that may hang (network, FUSE) takes no turn: it may not hold up the others. A move that
 //!   a caller waits for does not wait either.
 //!
@@ -24,7 +24,7 @@ use crate::disk::devices::{DiskLoad, Sysfs};
 use crate::disk::file_system::btrfs_uuid;
 use crate::ground::locks::{Condvar, LeafMutex, rank};
 use crate::migrate::give_way;
-use crate::migrate::give_way::{DiskUse, TICK, WORK};
+use crate::migrate::give_way::{CHECK_INTERVAL, DiskUse, TICK};
 
 /// How long a move keeps its turn while others wait for it.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -92,7 +92,7 @@ impl TurnQueue {
 
     /// Whether a move has used one of these disks for long without a look at it.
     fn is_look_due(&self, disks: &Disks) -> bool {
-        disks.iter().any(|disk| self.looked.get(disk).is_none_or(|looked| looked.elapsed() >= WORK))
+        disks.iter().any(|disk| self.looked.get(disk).is_none_or(|looked| looked.elapsed() >= CHECK_INTERVAL))
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn who_comes_later_does_not_overtake_who_waits_for_the_same_disk() {
         let turns = DiskTurns::default();
-        let order = LeafMutex::<rank::Attention, _>::new(Vec::new());
+        let order = LeafMutex::<rank::Wakeup, _>::new(Vec::new());
         let first = turns.take_disks(disks(&["a"]), &|| false).unwrap();
         thread::scope(|scope| {
             for (number, names) in [(1, &["a", "b"][..]), (2, &["b"])] {

@@ -1,6 +1,6 @@
 //! Whether others use the disks of a move, and how long it rests for them.
 //!
-//! A move that nobody waits for stops reading and writing now and then, and looks at the disks:
+//! A move in the background stops reading and writing now and then, and looks at the disks:
 //!
 //! 1. It waits until the disks have answered all requests, so that it does not give way to its own writes.
 //! 2. Whatever the disks do from then on, they do for others. While requests wait for an answer, the move rests.
@@ -14,10 +14,10 @@ use std::time::Duration;
 use crate::disk::devices::DiskLoad;
 
 /// How long a move reads and writes between two looks.
-pub(super) const WORK: Duration = Duration::from_millis(500);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// How long the disks are watched at a time.
 pub(super) const TICK: Duration = Duration::from_millis(10);
-/// Most ticks of a rest: three times [`WORK`].
+/// Most ticks of a rest: three times [`CHECK_INTERVAL`].
 pub(super) const MOST_TICKS: u32 = 150;
 /// Requests that waited together for less than this in a tick are no load.
 const LOAD: Duration = Duration::from_millis(2);
@@ -25,7 +25,7 @@ const LOAD: Duration = Duration::from_millis(2);
 /// What a look has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskUse {
-    /// Nobody else uses the disks.
+    /// No other program uses the disks.
     Idle,
     /// The move has rested for others.
     Busy,
@@ -116,7 +116,7 @@ mod tests {
     fn on_disks_that_are_always_busy_a_move_goes_on_after_its_longest_rest() {
         assert_eq!(rested(|_| vec![(1, 0)]), (DiskUse::Busy, MOST_TICKS));
         assert_eq!(rested(|tick| vec![(0, u64::from(tick) * 10)]), (DiskUse::Busy, MOST_TICKS));
-        assert_eq!(TICK * MOST_TICKS, WORK * 3, "a quarter of the time is left for the move");
+        assert_eq!(TICK * MOST_TICKS, CHECK_INTERVAL * 3, "a quarter of the time is left for the move");
     }
 
     #[test]

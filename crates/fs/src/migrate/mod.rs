@@ -6,7 +6,7 @@
 //! - `moving`: what a move is about, and why it did not happen
 //! - `batch`: many small files at once
 //! - `disk_turns`: one move at a time on a disk; `give_way`: no move while others wait for the disk
-//! - `overflow`: a branch is full and somebody writes
+//! - `overflow`: a branch is full and a program writes
 //! - `evict`: a branch is above its fill level
 //! - `enforce`: a walk of the whole tree; `balance`: the same walk, for the members of a group; `schedule`: when walks
 //!   run
@@ -47,7 +47,7 @@ use crate::tree::Tree;
 use crate::write_back::WriteBack;
 
 pub(crate) use balance::Balance;
-pub(crate) use commit::COMMIT_PATIENCE;
+pub(crate) use commit::COMMIT_TIMEOUT;
 pub use enforce::WalkOptions;
 pub(crate) use mover::{MOVERS, is_due};
 pub(crate) use moving::NotMoved;

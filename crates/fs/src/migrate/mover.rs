@@ -128,7 +128,7 @@ impl MoveQueue {
         of_its_kind < MOVERS - 1 && !self.busy.iter().any(|busy| busy.shares_branch_with(lane))
     }
 
-    fn leave(&mut self, lane: Lane) {
+    fn release(&mut self, lane: Lane) {
         self.busy.retain(|busy| *busy != lane);
     }
 
@@ -190,7 +190,7 @@ impl Mover {
     fn next(&self, done: Option<Lane>, stopping: &AtomicBool) -> Option<Vec<QueuedMove>> {
         let mut queue = self.queue.lock();
         if let Some(lane) = done {
-            queue.leave(lane);
+            queue.release(lane);
             self.wake.notify_one();
         }
         loop {
@@ -234,7 +234,7 @@ impl Migrations {
             }
         };
         if must_leave {
-            area.hurry(node);
+            area.schedule_destage_now(node);
             area.wake.notify_one();
         }
     }
@@ -424,7 +424,7 @@ impl Migrations {
             Err(why @ (NotMoved::Busy(_) | NotMoved::Stopped | NotMoved::Mapped | NotMoved::Outdated)) => {
                 self.context.count(Metric::RelocationsBusy);
                 tracing::debug!(path = %show(node), %why, "not moved now");
-                if why.is_want_of_names() {
+                if why.lacks_names() {
                     self.search_names(node);
                 }
                 if self.context.is_stopping() {
@@ -451,7 +451,7 @@ impl Migrations {
         Requeue::Over
     }
 
-    /// As `transfer`, but aborts a relocation of the same file that is under way. Retries until `patience` has passed,
+    /// As `transfer`, but aborts a relocation of the same file that is under way. Retries until `timeout` has passed,
     /// while that relocation, or a close that the kernel has not finished, still has the file open.
     pub(crate) fn transfer_with_retries(
         &self,
@@ -459,9 +459,9 @@ impl Migrations {
         target: BranchId,
         cause: MoveReason,
         pace: MoveControl<'_>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<ByteSize, NotMoved> {
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         loop {
             if let Some(file) = node.file() {
                 file.state.write().abort_copy();
@@ -492,7 +492,7 @@ impl Migrations {
     }
 }
 
-/// Whether a file is to be judged, and nobody has it open so that its close would do that.
+/// Whether a file is to be judged, and is not open: else its close would do that.
 pub(crate) fn is_due(node: &Arc<Node>) -> bool {
     node.file().is_some_and(|file| {
         let state = file.state.read();

@@ -25,11 +25,11 @@ use crate::write_back::CopyLocks;
 /// Why a file moves: what its users may be doing meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MoveReason {
-    /// A rule says so. Not while somebody writes.
+    /// A rule says so. Not while a process writes.
     Rule,
-    /// A rule wants it because it is warm. Not while somebody writes.
+    /// A rule wants it because it is warm. Not while a process writes.
     Warm,
-    /// Its branch is above a fill level. Not while anybody has it open.
+    /// Its branch is above a fill level. Not while any process has it open.
     Evict,
     /// Its branch is full and a writer waits. The caller holds the file's `io` lock exclusively.
     Full,
@@ -44,7 +44,7 @@ impl MoveReason {
         if area.spec.volatile && area.has_room_for_intents() { MoveReason::Staged } else { MoveReason::Full }
     }
 
-    /// Nobody waits for the move.
+    /// No caller waits for the move.
     pub(crate) fn is_background(self) -> bool {
         matches!(self, MoveReason::Rule | MoveReason::Warm | MoveReason::Evict)
     }
@@ -76,7 +76,7 @@ pub(crate) struct MoveControl<'a> {
     pub(crate) turn: Option<&'a DiskTurn<'a>>,
     /// How long to wait for the locks of directories, whose holder may wait for a branch that hangs; `None`: as long as
     /// it takes.
-    pub(crate) patience: Option<Duration>,
+    pub(crate) lock_timeout: Option<Duration>,
 }
 
 /// One name of a file that moves.
@@ -98,9 +98,9 @@ impl MovedLink {
 
     /// The directory shows on its new branch that something was made in it: the copy it was made in will be gone one
     /// day.
-    pub(crate) fn advance_times(&self, patience: Option<Duration>) {
+    pub(crate) fn advance_times(&self, lock_timeout: Option<Duration>) {
         // Else it is done before the old copy goes.
-        let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(patience)) else { return };
+        let Some(_keeping) = self.parent.dir().and_then(|dir| dir.times.keep(lock_timeout)) else { return };
         if let (Ok(old), Ok(new)) = (self.from.stat_self(), self.to.stat_self())
             && old.mtime > new.mtime
         {
@@ -172,7 +172,7 @@ pub(crate) fn show(node: &Arc<Node>) -> String {
     String::from_utf8_lossy(&node.path()).into_owned()
 }
 
-/// Of a file with names that nobody has looked up since the mount.
+/// Of a file with names that have not been looked up since the mount.
 pub(crate) const OTHER_NAMES: &str = "it has other hard links; a walk that enforces the rules moves them together";
 
 /// Why a file was not moved. It is where it was.
@@ -201,7 +201,7 @@ impl NotMoved {
     }
 
     /// Whether it could move if all its names were known.
-    pub(crate) fn is_want_of_names(&self) -> bool {
+    pub(crate) fn lacks_names(&self) -> bool {
         matches!(self, NotMoved::Busy(why) if *why == OTHER_NAMES)
     }
 

@@ -15,7 +15,7 @@ use crate::migrate::moving::{MoveControl, MoveReason, NotMoved};
 use crate::node::{DataPath, Handle};
 
 /// How long to retry while attributes or names change, or while the file is open outside the mount.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Migrations {
     /// A program says that its file will end here: while the file is empty, it is brought where one of that size
@@ -23,7 +23,7 @@ impl Migrations {
     pub(crate) fn place_announced(&self, handle: &Handle, end: u64) {
         let node = &handle.node;
         let Some(file) = node.file() else { return };
-        if handle.data == DataPath::Passthrough || !self.placement.rules.load().rules.ask_late() {
+        if handle.data == DataPath::Passthrough || !self.placement.rules.load().rules.need_late_facts() {
             return;
         }
         let _io = file.io.write();
@@ -98,7 +98,7 @@ impl Migrations {
                     return Ok(());
                 }
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped)) => {
-                    if begun.elapsed() >= PATIENCE {
+                    if begun.elapsed() >= TIMEOUT {
                         tracing::warn!(path = %String::from_utf8_lossy(&path), %why, "branch is full and the file cannot be moved");
                         return Err(OpError::NoRoom);
                     }

@@ -4,7 +4,7 @@
 //! One thread looks at them, by walks of the enforcer ([`crate::migrate::enforce`]), one after the other:
 //!
 //! - The files below a renamed directory. Only the directory waits, however much is below it.
-//! - Files with names that nobody has looked up since the mount. A walk of the whole tree searches for the names of
+//! - Files with names that have not been looked up since the mount. A walk of the whole tree searches for the names of
 //!   many files at once. Such walks take at most a tenth of the time. Where no walk can find all names of a file, no
 //!   other walk is made for it.
 //!
@@ -31,7 +31,7 @@ use crate::node::{Backing, Node};
 /// Changes within this time are searched for by the same walk.
 const GATHER: Duration = Duration::from_secs(1);
 /// The pause after a search, as a multiple of the search's duration.
-const REST: u32 = 9;
+const PAUSE_FACTOR: u32 = 9;
 /// Directories that wait at most: with more, everything is walked.
 const MOST_DIRS: usize = 1024;
 /// Most files that wait, and most files that are remembered because no walk can help. Others are left to the enforcer.
@@ -56,7 +56,7 @@ struct PendingRevisits {
     /// No search before.
     rests_until: Option<Instant>,
     /// They have names that are not in the tree; until the enforcer has walked.
-    hopeless: FxHashSet<Backing>,
+    given_up: FxHashSet<Backing>,
     is_walking: bool,
     /// Files whose neighbours come along.
     warmed: VecDeque<Warmed>,
@@ -91,12 +91,12 @@ impl Revisits {
 
     /// Names may have been made in the tree past the mount.
     pub(crate) fn retry_given_up(&self) {
-        self.due.lock().hopeless.clear();
+        self.due.lock().given_up.clear();
     }
 
     /// A file has other names than when it was searched for, or its inode is another file's.
     pub(crate) fn forget(&self, file: Backing) {
-        self.due.lock().hopeless.remove(&file);
+        self.due.lock().given_up.remove(&file);
     }
 
     /// Wakes the thread, which sees that the pool ends.
@@ -108,8 +108,8 @@ impl Revisits {
     /// Not all names of this file are in the tree, as far as a search could tell.
     pub(crate) fn give_up(&self, file: Backing) {
         let mut due = self.due.lock();
-        if due.hopeless.len() < MOST_FILES {
-            due.hopeless.insert(file);
+        if due.given_up.len() < MOST_FILES {
+            due.given_up.insert(file);
         }
     }
 }
@@ -164,7 +164,7 @@ impl Migrations {
         }
     }
 
-    /// Has the names of a file searched for that nobody has looked up since the mount; then it is judged, and moves
+    /// Has the names of a file searched for that have not been looked up since the mount; then it is judged, and moves
     /// with all of them.
     pub(crate) fn search_names(&self, node: &Node) {
         if let Some(file) = node.file() {
@@ -179,7 +179,7 @@ impl Migrations {
             return;
         }
         let mut due = self.revisits.due.lock();
-        if due.hopeless.contains(&file) {
+        if due.given_up.contains(&file) {
             return;
         }
         if due.files.len() >= MOST_FILES {
@@ -252,7 +252,9 @@ impl Migrations {
         match part {
             WalkScope::Whole => {}
             WalkScope::Below(dir) => self.tree.nodes.release(&dir, 1),
-            WalkScope::Files(_) => self.revisits.due.lock().rests_until = Some(Instant::now() + began.elapsed() * REST),
+            WalkScope::Files(_) => {
+                self.revisits.due.lock().rests_until = Some(Instant::now() + began.elapsed() * PAUSE_FACTOR);
+            }
         }
     }
 }

@@ -45,12 +45,12 @@ impl Migrations {
         let timer = (!hours.is_empty()).then(|| timer(next_change(&hours)));
         let timer = timer.transpose().inspect_err(|error| tracing::debug!(%error, "no timer"));
         // Without a timer the clock is looked at once a minute.
-        let patience = timer.is_err().then_some(&A_MINUTE);
+        let timeout = timer.is_err().then_some(&A_MINUTE);
         let timer = timer.ok().flatten();
         let fds = [Some(self.context.ends()), Some(self.context.reloads()), timer.as_ref().map(AsFd::as_fd)];
         let fds = fds.into_iter().flatten();
         let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let _interrupted = poll(&mut fds, patience);
+        let _interrupted = poll(&mut fds, timeout);
     }
 
     /// Whether the configured hours are open now; `None` when the local time is not known.

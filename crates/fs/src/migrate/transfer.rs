@@ -76,7 +76,8 @@ impl Migration<'_> {
 
 impl Migrations {
     /// Moves a file to another branch and returns the bytes copied. The caller does not hold the rename lock. It is
-    /// taken, shared, only while names are resolved and while the move is committed, so a long copy holds nobody up.
+    /// taken, shared, only while names are resolved and while the move is committed, so a long copy holds up no other
+    /// thread.
     pub(crate) fn transfer(
         &self,
         node: &Arc<Node>,
@@ -153,8 +154,8 @@ impl Migrations {
         Ok(Some((state.backing, state.names.clone())))
     }
 
-    /// Before a copy that may be long: nobody maps the file. Whether that is so is looked at again before the move is
-    /// committed.
+    /// Before a copy that may be long: no process maps the file. Whether that is so is looked at again before the move
+    /// is committed.
     fn refuse_mapped(&self, node: &Arc<Node>, cause: MoveReason) -> Result<(), NotMoved> {
         let Some(file) = node.file() else { return Ok(()) };
         let mut state = file.state.write();
@@ -261,7 +262,7 @@ impl Migrations {
             self.write_back.note_arrived(&first.to, &first.name, copied.bytes);
             let _names = self.tree.rename_lock.read();
             for link in links {
-                link.advance_times(pace.patience);
+                link.advance_times(pace.lock_timeout);
             }
             target.invalidate_space();
         } else {
@@ -275,7 +276,7 @@ impl Migrations {
             first.from.branch.note_moved_out();
             target.note_moved_in();
         }
-        self.context.unwarn(&WarningSubject::Move(show(node)));
+        self.context.clear_warning(&WarningSubject::Move(show(node)));
         self.context.forget_attributes(node.id);
         // A program that read the directories meanwhile saw them change.
         for link in links {
@@ -291,14 +292,14 @@ impl Migrations {
         names: &[(Arc<Node>, OsString)],
         sources: &[DirAt],
     ) -> Result<(Vec<MovedLink>, MadeDirs), NotMoved> {
-        let (target, patience) = (migration.target.id, migration.pace.patience);
+        let (target, lock_timeout) = (migration.target.id, migration.pace.lock_timeout);
         let mut links = Vec::with_capacity(names.len());
         let mut unsynced = Vec::new();
         {
             let _names = self.tree.rename_lock.read();
             for ((parent, name), from) in names.iter().zip(sources) {
-                let to = self.tree.ensure_dir_within(parent, target, patience).map_err(|error| match error {
-                    OpError::Sys(Errno::BUSY) if patience.is_some() => NotMoved::Busy(DIRECTORY_BUSY),
+                let to = self.tree.ensure_dir_within(parent, target, lock_timeout).map_err(|error| match error {
+                    OpError::Sys(Errno::BUSY) if lock_timeout.is_some() => NotMoved::Busy(DIRECTORY_BUSY),
                     error => error.into(),
                 })?;
                 // What leaves volatile memory owes a power loss nothing.
@@ -412,7 +413,7 @@ impl Migrations {
         in_batch: Option<&BatchedMove<'_>>,
     ) -> Result<(), NotMoved> {
         let Migration { node, backing, target, cause, cancel, .. } = migration;
-        let (backing, cause, patience) = (*backing, *cause, migration.pace.patience);
+        let (backing, cause, lock_timeout) = (*backing, *cause, migration.pace.lock_timeout);
         let first = links.first().ok_or(NotMoved::Busy("it has no name"))?;
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let mut parents: SmallVec<[&Arc<Node>; 2]> = links.iter().map(|link| &link.parent).collect();
@@ -424,7 +425,7 @@ impl Migrations {
         let _names = self.tree.rename_lock.read();
         let paths: Vec<_> = links.iter().map(|link| path_of(&link.parent, &link.name)).collect();
         self.given_names(links.iter().map(|link| (migration, link)))?.sync()?;
-        let locked = parents.iter().filter_map(|parent| parent.dir()).map(|dir| lock_within(&dir.commit, patience));
+        let locked = parents.iter().filter_map(|parent| parent.dir()).map(|dir| lock_within(&dir.commit, lock_timeout));
         let _commits = locked.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
         let _moving = MoveSeqGuard::begin(&parents);
         let mut state = file.state.write();
@@ -462,7 +463,7 @@ impl Migrations {
         }
         let reopened = reopen_all(&handles, temp, target, &online)?;
         // Until the times of the directories are put back.
-        let kept = parents.iter().filter_map(|parent| parent.dir()).map(|dir| dir.times.keep(patience));
+        let kept = parents.iter().filter_map(|parent| parent.dir()).map(|dir| dir.times.keep(lock_timeout));
         let kept = kept.collect::<Option<SmallVec<[_; 2]>>>().ok_or(NotMoved::Busy(DIRECTORY_BUSY))?;
         // The number is passed on before the old inode is free to be used again.
         let new = Backing { branch: target.id, foreign_dev: 0, ino: copied.target.ino };

@@ -1,7 +1,7 @@
 //! Files that are open and have no name: unlinked ones, and those made without (`O_TMPFILE`).
 //!
 //! When such a file goes to another branch, its copy has no name either; all open handles go on with the copy. A crash
-//! loses nothing that anybody could find.
+//! loses nothing that any program could find.
 //!
 //! A file that may still be given a name is copied into one that may too (`O_TMPFILE` on the target). Its inode number
 //! goes with it, as with a named file. If it was not given a name, the last close forgets the number.

@@ -34,7 +34,7 @@ use crate::ground::at::{DirAt, FileAt};
 use crate::ground::creds::Caller;
 use crate::ground::kernel_cache::KernelCache;
 use crate::ground::meta::Meta;
-use crate::io::{OpenRequest, Opened, Patience};
+use crate::io::{OpenRequest, Opened, RoomRetry};
 use crate::metrics::Metric;
 use crate::names::Names;
 use crate::node::{Backing, Divergence, Node, NodeId, path_of};
@@ -90,7 +90,7 @@ impl Names {
             Ok((meta, node))
         });
         let (meta, node) =
-            interned.inspect_err(|_| self.tree.unmake(&parent, name, &dir, NewEntry::New(FileKind::File)))?;
+            interned.inspect_err(|_| self.tree.undo_create(&parent, name, &dir, NewEntry::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
         self.staged.add(&node, parent.id, ByteSize(0), wait.as_ref());
         let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
@@ -171,7 +171,7 @@ impl Names {
             None if caller.uid == 0 && caller.gid == 0 => dir.stat(name),
             divergence => dir.refer(name).and_then(|made| set_owner(&new, &made, &dir, 0, divergence)),
         };
-        let meta = given.inspect_err(|_| self.tree.unmake(&parent, name, &dir, NewEntry::New(kind)))?;
+        let meta = given.inspect_err(|_| self.tree.undo_create(&parent, name, &dir, NewEntry::New(kind)))?;
         let found = MergedEntry { at: smallvec::smallvec![(dir, meta)], moves: None };
         if kind != FileKind::Directory {
             self.context.count(Metric::Creates);
@@ -217,7 +217,9 @@ impl Names {
             match linked {
                 Err(error) if error.is_missing() && self.tree.prune_names(&mut state) => {}
                 done => {
-                    done.inspect_err(|error| self.tree.unmake_if_unsure(&parent, name, &to, NewEntry::Link, *error))?;
+                    done.inspect_err(|error| {
+                        self.tree.undo_create_if_unsure(&parent, name, &to, NewEntry::Link, *error);
+                    })?;
                     break self.tree.claim(&parent, name, &to);
                 }
             }
@@ -288,13 +290,13 @@ impl Names {
         let mut full: SmallVec<[BranchId; 4]> = SmallVec::new();
         let mut first_refusal = None;
         let mut looked_again = false;
-        let mut patience = Patience::default();
+        let mut retry = RoomRetry::default();
         loop {
             let branch = match self.placement.place_new(new, &full) {
                 Ok(branch) => branch,
                 Err(error) => {
                     let refusal = first_refusal.unwrap_or(error);
-                    if refusal != OpError::NoRoom || !self.io.may_get_room(&mut patience) {
+                    if refusal != OpError::NoRoom || !self.io.may_get_room(&mut retry) {
                         self.context.count(Metric::NoRoom);
                         return Err(refusal);
                     }
@@ -309,7 +311,7 @@ impl Names {
                     Ok((dir, made))
                 }
                 Err(error) => {
-                    self.tree.unmake_if_unsure(new.parent, new.name, &dir, NewEntry::New(new.kind), error);
+                    self.tree.undo_create_if_unsure(new.parent, new.name, &dir, NewEntry::New(new.kind), error);
                     Err(error)
                 }
             };
@@ -341,8 +343,8 @@ impl Names {
     }
 }
 
-/// The permissions that something is made with. Where the directory's copy passes on something else than is shown,
-/// nobody gets at it before it has what is shown.
+/// The permissions that something is made with. Where the directory's copy passes on something else than is shown, no
+/// caller reaches it before it has what is shown.
 fn first_perm(divergence: Option<&Divergence>, dir: &DirAt, perm: u32) -> u32 {
     let inherits_as = divergence.is_none_or(|divergence| divergence.inherits_as.contains(&dir.id()));
     if inherits_as { perm } else { perm & 0o700 }

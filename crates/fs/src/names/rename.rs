@@ -46,7 +46,8 @@ enum Renamed {
     Done(Arc<Node>, Meta, Option<Arc<Node>>),
     /// The file is staged, and is to replace one on a branch: a power loss must not take both.
     LeaveFirst(Arc<Node>),
-    /// The file is to replace one on another branch. What is not on disk of it takes its time, while nobody is held up.
+    /// The file is to replace one on another branch. What is not on disk of it takes its time, while no thread is held
+    /// up.
     SyncFirst(Arc<Node>),
     /// One of the two files must come to the other's branch first.
     MoveFirst { node: Arc<Node>, other: Arc<Node>, here: BranchId, there: BranchId },
@@ -129,8 +130,9 @@ impl Names {
         self.rename_dir(&from, &to, replace)
     }
 
-    /// Waits until nobody resolves names, and keeps others from it. A thread that waits for this lock holds up all that
-    /// come later, and a holder may wait for a disk that does not answer. So all others have their turns meanwhile.
+    /// Waits until no thread resolves names, and keeps others from it. A thread that waits for this lock holds up all
+    /// that come later, and a holder may wait for a disk that does not answer. So all others have their turns
+    /// meanwhile.
     fn lock_names(&self) -> WriteGuard<'_, ()> {
         loop {
             if let Some(names) = self.tree.rename_lock.try_write_for(TURN) {
@@ -363,7 +365,7 @@ impl Names {
         };
         let file = node.file().ok_or(OpError::Stale)?;
         let other = target.and_then(|(other, _)| other.file().map(|file| (other, file)));
-        // On two branches the name is twice for a moment, which nobody may see.
+        // On two branches the name is twice for a moment, which no caller may see.
         let in_two = target.is_some_and(|(_, (target_dir, _))| target_dir.id() != dir.id());
         let _commit = to.parent.dir().filter(|_| in_two).map(|dir| dir.commit.lock());
         let _moving = in_two.then(|| MoveSeqGuard::begin(&[&to.parent]));
@@ -523,15 +525,15 @@ impl Names {
     }
 }
 
-/// Entries of a directory's copy have changed, and nobody made that durable yet.
+/// Entries of a directory's copy have changed, and no sync has made that durable yet.
 pub(crate) fn note_changed(parent: &Node, copy: &DirAt) {
     if let Some(dir) = parent.dir() {
         dir.changes.note(copy);
     }
 }
 
-/// One name was changed for another on one branch, and nobody made that durable yet. On several branches the change
-/// itself does.
+/// One name was changed for another on one branch, and no sync has made that durable yet. On several branches the
+/// change itself does.
 pub(crate) fn note_renamed(
     (from, old): (&RenameSide<'_>, &DirAt),
     (to, new): (&RenameSide<'_>, &DirAt),

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::branch::{Branch, Online};
 use crate::error::{OpError, OpResult};
 use crate::ground::at::DirAt;
-use crate::migrate::COMMIT_PATIENCE;
+use crate::migrate::COMMIT_TIMEOUT;
 use crate::node::{Node, path_of};
 use crate::relocate;
 use crate::relocate::{
@@ -65,7 +65,7 @@ impl BranchCaller for OnlineBranch {
             return call();
         }
         let no_answer = |errno| RelocateError::Io { doing: "reach the branch", errno };
-        self.branch.io_within(COMMIT_PATIENCE, move |_| Ok(call())).map_err(no_answer)?
+        self.branch.io_within(COMMIT_TIMEOUT, move |_| Ok(call())).map_err(no_answer)?
     }
 }
 

@@ -48,7 +48,7 @@ impl Names {
         let node = self.tree.nodes.find(backing);
         let file = node.as_ref().and_then(|node| node.file());
         let Some((node, file)) = node.as_ref().zip(file) else {
-            // Nobody knew it a moment ago, and a relocation holds its node; one that began since may have taken it
+            // It was not known a moment ago, and a relocation holds its node; one that began since may have taken it
             // away.
             let number = self.tree.hold_number(dir, name, meta);
             match self.tree.remove_entry(parent, dir, || dir.unlink(name)) {

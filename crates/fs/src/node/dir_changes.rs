@@ -1,4 +1,4 @@
-//! Which copies of a directory have changes that nobody made durable yet.
+//! Which copies of a directory have changes that no sync has made durable yet.
 //!
 //! A branch that dies may lose them. An fsync of the directory must say so, although the branch is no longer there:
 //!
@@ -34,7 +34,7 @@
 use smallvec::SmallVec;
 use umbrella_units::BranchId;
 
-use crate::branch::{Branches, SETTLED, TOLD, uptime};
+use crate::branch::{Branches, REPORT_TIME, WRITTEN_AFTER, uptime};
 use crate::ground::at::DirAt;
 use crate::ground::locks::{RankedMutex, rank};
 use crate::node::NodeId;
@@ -124,7 +124,7 @@ impl DirChanges {
         let mut notes = self.notes.lock();
         if !notes.names.is_empty() {
             let now = uptime();
-            notes.names.retain(|known| now <= known.at + SETTLED);
+            notes.names.retain(|known| now <= known.at + WRITTEN_AFTER);
         }
         notes.names.iter().filter(|known| wanted(known)).copied().collect()
     }
@@ -154,7 +154,7 @@ impl DirChanges {
         for note in taken {
             let Some(loss) = note.loss(branches) else { continue };
             lost = true;
-            if !loss.is_back && loss.is_told() {
+            if !loss.is_back && loss.is_reported() {
                 self.notes.lock().add(note);
             }
         }
@@ -164,12 +164,12 @@ impl DirChanges {
     /// Whether a note still counts.
     pub(crate) fn any_counts(&self, branches: &Branches) -> bool {
         let notes = self.notes.lock();
-        let is_recent = |at| uptime() <= at + SETTLED;
+        let is_recent = |at| uptime() <= at + WRITTEN_AFTER;
         notes.names.iter().any(|name| is_recent(name.at))
             || notes
                 .changes
                 .iter()
-                .any(|note| note.loss(branches).map_or_else(|| is_recent(note.at), |loss| loss.is_told()))
+                .any(|note| note.loss(branches).map_or_else(|| is_recent(note.at), |loss| loss.is_reported()))
     }
 }
 
@@ -182,19 +182,19 @@ struct LostChange {
 
 impl LostChange {
     /// While it is away.
-    fn is_told(&self) -> bool {
-        uptime() < self.left + TOLD
+    fn is_reported(&self) -> bool {
+        uptime() < self.left + REPORT_TIME
     }
 }
 
 impl DirChange {
     /// `None`: the change is not lost.
     fn loss(&self, branches: &Branches) -> Option<LostChange> {
-        // One that was taken out of the pool is missed by nobody.
+        // A branch that was taken out of the pool is not waited for.
         let branch = branches.get(self.branch).ok().filter(|branch| !branch.is_retired())?;
         // It has not left before the change: where an earlier time is read, it is leaving now.
         let (now, left) = (branch.epoch(), branch.left_at().max(self.at));
-        let may_be_lost = now != Some(self.epoch) && left <= self.at + SETTLED;
+        let may_be_lost = now != Some(self.epoch) && left <= self.at + WRITTEN_AFTER;
         may_be_lost.then_some(LostChange { left, is_back: now.is_some() })
     }
 }

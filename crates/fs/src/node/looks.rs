@@ -1,18 +1,18 @@
 //! Whether a reply with old attributes of a node may still be on its way to the kernel when the node changes.
 //!
-//! Of some changes the kernel learns only that what it keeps is old. A look from before the change may be answered
-//! after it, and the kernel would keep what is old. It takes no reply to a request from before its attributes were
-//! dropped. So a change drops them if another thread of a program looked since the last change: that reply may be on
-//! its way. Those to the thread that asks for the change have arrived, else it would not ask.
+//! For some changes the kernel learns only that its cached attributes are stale. A lookup from before the change may be
+//! answered after it, and the kernel would cache stale attributes. But it ignores a reply to a request from before its
+//! attributes were dropped. So a change drops them if another thread has looked since the last change: that reply may
+//! be on its way. Replies to the thread that asks for the change have arrived, else it would not ask.
 //!
-//! Who looks notes it before: of a node ([`Looks::note`]), or of a name whose node is not known yet
+//! A look is noted before it is made: for a node ([`Looks::note`]), or for a name whose node is not known yet
 //! ([`Lookups::begin`]; the node notes it before that ends).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-/// Which threads looked: none, one by its number, or several (or one without a number).
-const NOBODY: u32 = 0;
+/// Which threads looked: none, one by its number, or several. One without a number counts as several.
+const NONE: u32 = 0;
 const SEVERAL: u32 = u32::MAX;
 /// Larger than any thread's number (`PID_MAX_LIMIT`).
 const OWN: u32 = 1 << 30;
@@ -25,7 +25,7 @@ thread_local! {
     };
 }
 
-/// This thread carries out requests of that one from now on; 0: of one whose number nobody knows.
+/// This thread carries out requests of that one from now on; 0: of one whose number is not known.
 pub(crate) fn work_for(thread: u32) {
     ASKER.set(if thread == 0 { SEVERAL } else { thread });
 }
@@ -35,11 +35,11 @@ pub(crate) fn work_for(thread: u32) {
 pub(crate) struct Looks(AtomicU32);
 
 impl Looks {
-    /// Whoever this thread works for looks.
+    /// Notes a look by the thread that this thread works for.
     pub(crate) fn note(&self) {
         let asker = ASKER.get();
         let also = |before| match before {
-            NOBODY => Some(asker),
+            NONE => Some(asker),
             one if one == asker || one == SEVERAL => None,
             _ => Some(SEVERAL),
         };
@@ -50,10 +50,10 @@ impl Looks {
     /// After a change: whether the reply to a look that did not see it may be on its way. The next one is asked for
     /// looks from here on.
     pub(crate) fn may_race_with_reply(&self) -> bool {
-        if self.0.load(Ordering::SeqCst) == NOBODY {
+        if self.0.load(Ordering::SeqCst) == NONE {
             return false;
         }
-        let looked = self.0.swap(NOBODY, Ordering::SeqCst);
+        let looked = self.0.swap(NONE, Ordering::SeqCst);
         looked == SEVERAL || looked != ASKER.get()
     }
 }

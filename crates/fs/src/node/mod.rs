@@ -96,7 +96,7 @@ pub(crate) struct Dir {
     pub(crate) commit: RankedMutex<rank::DirCommit, ()>,
     /// Held while the attributes of all copies are changed or compared.
     pub(crate) attributes: RankedMutex<rank::DirAttributes, ()>,
-    /// What nobody made durable yet.
+    /// Changes that no sync has made durable yet.
     pub(crate) changes: DirChanges,
     /// Keeps what users give it while others are put back.
     pub(crate) times: times::DirTimes,

@@ -27,7 +27,7 @@ struct Backings {
     /// Directories without a reference. Something below one may still be in use: another name of an open file, or a
     /// file that waits for its move. Until then a lookup of the directory must find the same node, because a second
     /// node would change its place without the first.
-    lingering: FxHashMap<Backing, Weak<Node>>,
+    unreferenced: FxHashMap<Backing, Weak<Node>>,
     sweep_at: usize,
 }
 
@@ -35,7 +35,7 @@ const LEAST_SWEEP: usize = 64;
 
 impl Backings {
     fn find(&self, backing: Backing) -> Option<Arc<Node>> {
-        self.live.get(&backing).cloned().or_else(|| self.lingering.get(&backing).and_then(Weak::upgrade))
+        self.live.get(&backing).cloned().or_else(|| self.unreferenced.get(&backing).and_then(Weak::upgrade))
     }
 
     fn remove(&mut self, backing: Backing, id: NodeId) -> Option<Arc<Node>> {
@@ -43,11 +43,11 @@ impl Backings {
     }
 
     /// The directory may still be in use; those that are not are dropped now and then.
-    fn linger(&mut self, backing: Backing, node: &Arc<Node>) {
-        self.lingering.insert(backing, Arc::downgrade(node));
-        if self.lingering.len() > self.sweep_at {
-            self.lingering.retain(|_, node| node.strong_count() > 0);
-            self.sweep_at = LEAST_SWEEP.max(2 * self.lingering.len());
+    fn retain_weakly(&mut self, backing: Backing, node: &Arc<Node>) {
+        self.unreferenced.insert(backing, Arc::downgrade(node));
+        if self.unreferenced.len() > self.sweep_at {
+            self.unreferenced.retain(|_, node| node.strong_count() > 0);
+            self.sweep_at = LEAST_SWEEP.max(2 * self.unreferenced.len());
         }
     }
 }
@@ -106,7 +106,7 @@ impl NodeTable {
             }
             let made = make(self.next_id());
             if let Some(node) = &made {
-                shard.lingering.remove(&backing);
+                shard.unreferenced.remove(&backing);
                 shard.live.insert(backing, Arc::clone(node));
                 self.ids(node.id).write().insert(node.id, Arc::clone(node));
             }
@@ -128,7 +128,7 @@ impl NodeTable {
         let node = shard.find(backing)?;
         if node.refs.fetch_add(1, Ordering::AcqRel) == 0 {
             // It was forgotten, or is about to be: it is known again.
-            shard.lingering.remove(&backing);
+            shard.unreferenced.remove(&backing);
             shard.live.insert(backing, Arc::clone(&node));
             self.ids(node.id).write().insert(node.id, Arc::clone(&node));
         }
@@ -150,9 +150,9 @@ impl NodeTable {
         let mut shard = self.backings(backing).lock();
         if node.dir().is_some() && node.refs.load(Ordering::Acquire) == 0 {
             shard.live.remove(&backing);
-            return shard.linger(backing, node);
+            return shard.retain_weakly(backing, node);
         }
-        shard.lingering.remove(&backing);
+        shard.unreferenced.remove(&backing);
         shard.live.insert(backing, Arc::clone(node));
     }
 
@@ -160,8 +160,8 @@ impl NodeTable {
     pub(crate) fn remove_backing(&self, backing: Backing, node: &Node) {
         let mut shard = self.backings(backing).lock();
         shard.remove(backing, node.id);
-        if shard.lingering.get(&backing).is_some_and(|found| std::ptr::eq(found.as_ptr(), node)) {
-            shard.lingering.remove(&backing);
+        if shard.unreferenced.get(&backing).is_some_and(|found| std::ptr::eq(found.as_ptr(), node)) {
+            shard.unreferenced.remove(&backing);
         }
     }
 
@@ -184,11 +184,11 @@ impl NodeTable {
                 return;
             }
             if shard.remove(backing, node.id).is_some() && node.dir().is_some() {
-                shard.linger(backing, node);
+                shard.retain_weakly(backing, node);
             }
         }
         let mut ids = self.ids(node.id).write();
-        // Checked under the lock: a thread that finds a lingering directory counts first, and puts it back afterwards.
+        // Checked under the lock: a thread that finds an unreferenced directory counts first, then puts it back.
         if node.refs.load(Ordering::Acquire) == 0 {
             ids.remove(&node.id);
             if node.dir().is_some() {

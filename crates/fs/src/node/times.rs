@@ -9,7 +9,7 @@
 //!    1 meanwhile.
 //! 3. If so, the user waits for it, and gives the copy the time once more.
 //!
-//! A look at the times that met step 1 is made once more while nobody is at it, so that nobody sees the time in
+//! A look at the times that met step 1 is made once more while no thread is at it, so that no caller sees the time in
 //! between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub(crate) const ENTRIES_CHANGED: Timestamps = Timestamps {
 };
 
 /// How long a look at times waits for a time that is being put back.
-const LOOK_PATIENCE: Duration = Duration::from_millis(100);
+const LOOK_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// See the module.
 pub(crate) struct DirTimes {
@@ -54,10 +54,10 @@ impl DirTimes {
         DirTimes { rounds: AtomicU64::new(0), keeper: RankedMutex::keyed(dir.0, ()) }
     }
 
-    /// Begins step 1. `None`: somebody else is at it for longer than `patience`.
-    pub(crate) fn keep(&self, patience: Option<Duration>) -> Option<TimesGuard<'_>> {
-        let alone = match patience {
-            Some(patience) => self.keeper.try_lock_for(patience)?,
+    /// Begins step 1. `None`: another thread holds it for longer than `lock_timeout`.
+    pub(crate) fn keep(&self, lock_timeout: Option<Duration>) -> Option<TimesGuard<'_>> {
+        let alone = match lock_timeout {
+            Some(lock_timeout) => self.keeper.try_lock_for(lock_timeout)?,
             None => self.keeper.lock(),
         };
         self.rounds.fetch_add(1, Ordering::SeqCst);
@@ -74,9 +74,9 @@ impl DirTimes {
         look.rounds % 2 == 1 || self.rounds.load(Ordering::SeqCst) != look.rounds
     }
 
-    /// While this lives nobody is at step 1. `None`: somebody is for long, as where a branch hangs.
+    /// While this lives no thread is at step 1. `None`: one has been for long, as where a branch hangs.
     pub(crate) fn freeze(&self) -> Option<RankedMutexGuard<'_, ()>> {
-        self.keeper.try_lock_for(LOOK_PATIENCE)
+        self.keeper.try_lock_for(LOOK_TIMEOUT)
     }
 
     /// Makes a user's change; `again` sets the times that it gave.

@@ -50,7 +50,7 @@ impl Surroundings for PoolSurroundings<'_> {
         self.placement.branches.get(branch).is_ok_and(|branch| holdings::has_directory(dir, &branch))
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
+    fn usage_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let branch = self.placement.branches.get(branch);
         branch.map_or_else(|_| DirUsage::default(), |branch| self.placement.holdings.held(dir, &branch))
     }
@@ -60,7 +60,7 @@ impl Surroundings for PoolSurroundings<'_> {
         u16::try_from(last).ok().map(BranchId)
     }
 
-    fn draw(&self) -> u64 {
+    fn random_number(&self) -> u64 {
         // The standard library's seeds are the kernel's.
         RandomState::new().build_hasher().finish()
     }

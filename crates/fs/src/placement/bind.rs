@@ -85,7 +85,7 @@ impl Placement {
         let rules = ActiveRules::bind(spec.clone(), &self.branches.list.load())?;
         let before = self.rules.swap(Arc::new(rules));
         for entry in before.rules.entries() {
-            self.context.unwarn(&WarningSubject::List(entry.name.clone()));
+            self.context.clear_warning(&WarningSubject::List(entry.name.clone()));
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ impl Placement {
         self.inodes.heats().opens(key, now(), self.heat_settings().half_life)
     }
 
-    /// Whether a fill level moved a file to this branch, and nobody has opened it since.
+    /// Whether a fill level moved a file to this branch, and it has not been opened since.
     pub(crate) fn rests(&self, branch: &Branch, meta: &Meta) -> bool {
         let Some(online) = branch.online() else { return false };
         let key = HeatKey { ino: self.inodes.ino(inode_key(&online, meta)), born: self.born(branch, meta) };

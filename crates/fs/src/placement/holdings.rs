@@ -21,7 +21,7 @@ use crate::ground::at::DirAt;
 use crate::ground::locks::{RankedMutex, rank};
 
 /// How old an answer may be.
-const FRESH: Duration = Duration::from_secs(10);
+const MAX_AGE: Duration = Duration::from_secs(10);
 /// Most directories that are remembered.
 const MOST: usize = 4096;
 /// Entries of one directory that are looked at on a branch: enough to tell which branch holds most.
@@ -53,21 +53,21 @@ impl Holdings {
 
     fn remembered(&self, dir: &[u8], branch: BranchId) -> Option<DirUsage> {
         let dirs = self.dirs.lock();
-        let known = dirs.get(dir).filter(|known| known.since.elapsed() < FRESH)?;
+        let known = dirs.get(dir).filter(|known| known.since.elapsed() < MAX_AGE)?;
         known.on.iter().find(|(on, _)| *on == branch).map(|(_, held)| *held)
     }
 
     fn remember(&self, dir: &[u8], branch: BranchId, held: DirUsage) {
         let mut dirs = self.dirs.lock();
         if dirs.len() >= MOST {
-            dirs.retain(|_, known| known.since.elapsed() < FRESH);
+            dirs.retain(|_, known| known.since.elapsed() < MAX_AGE);
         }
         if dirs.len() >= MOST {
             dirs.clear();
         }
         let empty = || GroupHoldings { since: Instant::now(), on: SmallVec::new(), begun: None };
         let known = dirs.entry(dir.into()).or_insert_with(empty);
-        if known.since.elapsed() >= FRESH {
+        if known.since.elapsed() >= MAX_AGE {
             *known = empty();
         }
         known.on.retain(|(on, _)| *on != branch);

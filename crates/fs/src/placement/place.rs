@@ -124,7 +124,7 @@ impl Placement {
             let ends_at = full.load(Ordering::Relaxed);
             if ends_at != 0 && is_over(info, ends_at) {
                 full.store(0, Ordering::Relaxed);
-                self.context.unwarn(&WarningSubject::List(info.name.clone()));
+                self.context.clear_warning(&WarningSubject::List(info.name.clone()));
             }
         }
     }
@@ -236,7 +236,7 @@ impl Placement {
         if full.is_some_and(|full| full.load(Ordering::Relaxed) != 0 && full.swap(0, Ordering::Relaxed) != 0)
             && let Some(info) = active.rules.entries().get(decision.entry.index())
         {
-            self.context.unwarn(&WarningSubject::List(info.name.clone()));
+            self.context.clear_warning(&WarningSubject::List(info.name.clone()));
         }
     }
 

@@ -294,7 +294,7 @@ pub(super) fn sync_file(place: EntryAt<'_>) -> Result<(), Errno> {
 }
 
 /// Whether a file's system reserves room behind what is written, and keeps it.
-pub(super) fn reserves_unasked(file: BorrowedFd<'_>) -> bool {
+pub(super) fn preallocates(file: BorrowedFd<'_>) -> bool {
     const XFS_SUPER_MAGIC: u64 = 0x5846_5342;
     fstatfs(file).is_ok_and(|fs| u64::try_from(fs.f_type).is_ok_and(|kind| kind == XFS_SUPER_MAGIC))
 }

@@ -2,8 +2,8 @@
 //!
 //! From the first unlink on, the move has happened. Step 7 or 8 may fail, so that a source may be back when its branch
 //! is. By then users may have given the copy another name, and its name to another file. So other intents take the
-//! place of the move's own before anybody goes on, one for each name. They say that the source goes, whatever the new
-//! branch has under that name.
+//! place of the move's own before any caller goes on, one for each name. They say that the source goes, whatever the
+//! new branch has under that name.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -239,7 +239,7 @@ impl<'a> Move<'a> {
         Ok(Removal::Done)
     }
 
-    /// Not where nobody waits any more: then users may have changed the directories since.
+    /// Not where no caller waits any more: then users may have changed the directories since.
     fn put_back(&self, times: &ParentTimes<'_>) {
         if self.decision.check().is_ok() {
             times.restore();
@@ -327,11 +327,11 @@ pub(super) fn place_new(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), Reloca
         Err(Errno::EXIST) => return Err(RelocateError::Taken),
         done => return placed(done),
     }
-    place_by_hand(from, to)
+    place_without_flag(from, to)
 }
 
 /// [`place_new`] without the flag.
-pub(super) fn place_by_hand(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), RelocateError> {
+pub(super) fn place_without_flag(from: EntryAt<'_>, to: EntryAt<'_>) -> Result<(), RelocateError> {
     if !is_known_by_path(to.dir) {
         match linkat(from.dir, from.name, to.dir, to.name, AtFlags::empty()) {
             Ok(()) => {

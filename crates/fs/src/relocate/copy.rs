@@ -24,7 +24,7 @@ const KERNEL_SLICE: u64 = 8 << 20;
 /// Largest size at which a file without holes is read and written as it is.
 const SMALL: u64 = 64 << 10;
 /// Smallest size at which a file of a batch is sent to the disk while the others are copied.
-const WRITTEN_EARLY: u64 = 128 << 10;
+const EARLY_WRITE_BACK: u64 = 128 << 10;
 /// Seconds by which file systems round times at most.
 const ROUNDING: u64 = 2;
 
@@ -240,7 +240,7 @@ impl<'a> FileCopy<'a> {
         self.apply_attributes(output, AttributePass::AfterData)?;
         match self.limits.durability {
             // Small files are written at the sync, many in one request.
-            Durability::Together if bytes < WRITTEN_EARLY => return Ok(bytes),
+            Durability::Together if bytes < EARLY_WRITE_BACK => return Ok(bytes),
             Durability::Together | Durability::Begun => write_out::begin(output),
             Durability::Now => retry_on_intr(|| fsync(output)).map_err(|errno| match errno {
                 Errno::NOSPC | Errno::DQUOT => RelocateError::NoSpace,
@@ -365,13 +365,12 @@ impl<'a> FileCopy<'a> {
             // First: behind the end of a file that grows, some file systems reserve more, and keep it in each hole.
             ftruncate(output, size).doing("set the size")?;
         }
-        let reserves_unasked = attrs::reserves_unasked(input);
-        if reserves_unasked {
+        let preallocates = attrs::preallocates(input);
+        if preallocates {
             // Until what was written is on the disk, what was reserved unasked is called data.
             write_out::write_out(input).map_err(|errno| RelocateError::Read { offset: 0, errno })?;
         }
-        let is_reserved =
-            size > 0 && self.has_room_for_all(input)? && (!reserves_unasked || attrs::was_reserved(input));
+        let is_reserved = size > 0 && self.has_room_for_all(input)? && (!preallocates || attrs::was_reserved(input));
         let mut pump = DataCopier::new(input, output, self.limits);
         let mut offset = 0;
         while offset < size {

@@ -47,11 +47,11 @@ impl Decision {
     const OPEN: u8 = 0;
     const ENDING: u8 = 1;
     const UNDOING: u8 = 2;
-    const LEFT: u8 = 3;
+    const ABANDONED: u8 = 3;
 
-    /// Nobody waits any longer.
-    pub fn leave(&self) -> Reversibility {
-        match self.state.swap(Decision::LEFT, Ordering::AcqRel) {
+    /// The caller no longer waits.
+    pub fn abandon(&self) -> Reversibility {
+        match self.state.swap(Decision::ABANDONED, Ordering::AcqRel) {
             Decision::OPEN => Reversibility::Open,
             Decision::ENDING => Reversibility::Ending,
             _ => Reversibility::Undoing,
@@ -82,12 +82,12 @@ impl Decision {
 
     /// Another step is next.
     pub(super) fn check(&self) -> Result<(), RelocateError> {
-        if self.state.load(Ordering::Acquire) == Decision::LEFT { Err(RelocateError::GivenUp) } else { Ok(()) }
+        if self.state.load(Ordering::Acquire) == Decision::ABANDONED { Err(RelocateError::GivenUp) } else { Ok(()) }
     }
 
     fn advance(&self, to: u8) -> Result<(), RelocateError> {
-        let unless_left = |now| (now != Decision::LEFT).then_some(to);
-        match self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_left) {
+        let unless_abandoned = |now| (now != Decision::ABANDONED).then_some(to);
+        match self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, unless_abandoned) {
             Ok(_) => Ok(()),
             Err(_) => Err(RelocateError::GivenUp),
         }

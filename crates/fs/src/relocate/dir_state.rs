@@ -70,7 +70,7 @@ pub struct ChangeNote {
     /// When.
     pub at: ChangedAt,
     /// Copies that lack the change.
-    pub owed: Vec<CopyId>,
+    pub lagging: Vec<CopyId>,
 }
 
 /// A change of all copies that is under way.
@@ -113,7 +113,7 @@ pub struct FoundAttributes {
     pub attributes: Attributes,
     /// It is marked as half changed: no model for others.
     pub(crate) mark: Option<Mark>,
-    /// It has the mark of file systems without trusted attributes, which anybody may set who may write to the
+    /// It has the mark of file systems without trusted attributes, which any user may set who may write to the
     /// directory.
     pub(crate) plain_mark: bool,
     /// The note of its last change.
@@ -144,12 +144,12 @@ impl ChangeNote {
             let (branch, ino) = word.split_once(':')?;
             Some(CopyId { branch: u128::from_str_radix(branch, 16).ok()?, ino: ino.parse().ok()? })
         };
-        ChangeNote { at, owed: words.filter_map(copy).collect() }
+        ChangeNote { at, lagging: words.filter_map(copy).collect() }
     }
 
     fn write(&self) -> String {
-        let owed = self.owed.iter().map(|copy| format!(" {:x}:{}", copy.branch, copy.ino));
-        std::iter::once(self.at.0.to_string()).chain(owed).collect()
+        let lagging = self.lagging.iter().map(|copy| format!(" {:x}:{}", copy.branch, copy.ino));
+        std::iter::once(self.at.0.to_string()).chain(lagging).collect()
     }
 
     /// As it is on a directory's copy.
@@ -268,7 +268,7 @@ pub fn apply_dir_attributes(
     }
     if wanted.changed != ChangedAt(0) {
         // Where it cannot be kept, the copy counts for less than those that keep it.
-        let _kept = note_change(dir, &ChangeNote { at: wanted.changed, owed: Vec::new() });
+        let _kept = note_change(dir, &ChangeNote { at: wanted.changed, lagging: Vec::new() });
     }
     if lost.is_empty() {
         unmark(dir).doing("take the mark off the copy of a directory")?;
@@ -321,16 +321,16 @@ mod tests {
 
     #[test]
     fn what_is_noted_of_a_change_is_read_as_it_was_written() {
-        let owed = vec![CopyId { branch: u128::MAX, ino: u64::MAX }, CopyId { branch: 4, ino: 0 }];
-        let note = ChangeNote { at: ChangedAt(17), owed: owed.clone() };
+        let lagging = vec![CopyId { branch: u128::MAX, ino: u64::MAX }, CopyId { branch: 4, ino: 0 }];
+        let note = ChangeNote { at: ChangedAt(17), lagging: lagging.clone() };
         assert_eq!(ChangeNote::read(note.write().as_bytes()), note);
-        assert_eq!(ChangeNote::read(b"17"), ChangeNote { at: ChangedAt(17), owed: Vec::new() });
+        assert_eq!(ChangeNote::read(b"17"), ChangeNote { at: ChangedAt(17), lagging: Vec::new() });
         assert_eq!(
             ChangeNote::read(b"what 3:4 5 6:"),
-            ChangeNote { at: ChangedAt(0), owed: vec![CopyId { branch: 3, ino: 4 }] }
+            ChangeNote { at: ChangedAt(0), lagging: vec![CopyId { branch: 3, ino: 4 }] }
         );
         let rights = Rights { perm: 0o2750, uid: 1, gid: 2, access: Some(vec![2, 0, 0, 0]), default: None };
-        let intention = Intention { rights, copies: owed };
+        let intention = Intention { rights, copies: lagging };
         let bytes = intention.write();
         assert_eq!(Mark::read(&bytes), Mark::Changing(intention));
         for cut in 0..bytes.len() {

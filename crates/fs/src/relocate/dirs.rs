@@ -5,8 +5,8 @@
 //! 1. mkdir with mode 0700, in `tmp/` or in place.
 //! 2. Set owner, attributes, ACLs, mode and times.
 //! 3. From `tmp/` only: rename it to its name, which replaces nothing.
-//! 4. Durably only: fsync the new directory, then the one that has its name. A move leaves step 4 to where nobody waits
-//!    for it.
+//! 4. Durably only: fsync the new directory, then the one that has its name. A move leaves step 4 to where no caller
+//!    waits for it.
 //!
 //! A crash before step 3 leaves a directory in `tmp/`, which recovery removes. A directory that was made in place is
 //! finished by a repetition.

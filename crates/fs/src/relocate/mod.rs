@@ -140,8 +140,8 @@ pub enum Durability {
     Now,
     /// The caller syncs it later, with others.
     Together,
-    /// For files that nobody asked to be durable, out of memory that loses them with the power. The copy is on its way
-    /// to the disk when the call returns; nothing is waited for. The file survives a crash of the daemon alone as
+    /// For files that no program asked to be durable, out of memory that loses them with the power. The copy is on its
+    /// way to the disk when the call returns; nothing is waited for. The file survives a crash of the daemon alone as
     /// always, because the kernel keeps its pages.
     Begun,
 }

@@ -79,13 +79,13 @@ impl<R: BranchCaller> Journal<R> {
         let written = self.reach.call(move || {
             let recorded = record_as(dir.as_fd(), theirs, &intent)?;
             told.end().inspect_err(|_| {
-                // Nobody knows of it: it must not be found one day.
+                // No intent names it any more: it must not be found one day.
                 let _already_failing = recorded.remove();
             })
         });
         match written {
             // It was written after all, just when it was given up.
-            Err(error) if decision.leave() != Reversibility::Ending => Err(error),
+            Err(error) if decision.abandon() != Reversibility::Ending => Err(error),
             _ => Ok(name),
         }
     }
@@ -173,7 +173,7 @@ pub(super) fn carry_out<R: BranchCaller>(
                     roll_back(parts.get(..done).unwrap_or_default(), None, recorded, left, hook)?;
                     return Err(error);
                 }
-                // With others behind it, nobody could tell after a crash which way they went.
+                // With others behind it, recovery could not tell after a crash which way they went.
                 Ok(false) | Err(_) if done + 1 < parts.len() => {
                     roll_back(parts.get(..done).unwrap_or_default(), Some(part.branch()), recorded, left, hook)?;
                     return Err(RelocateError::NoAnswer { branch: part.branch(), errno: error.errno() });

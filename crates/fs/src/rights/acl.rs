@@ -106,17 +106,17 @@ impl Acl {
         acl
     }
 
-    pub(super) fn names_nobody(&self) -> bool {
+    pub(super) fn is_minimal(&self) -> bool {
         self.users.is_empty() && self.groups.is_empty()
     }
 
-    /// As entries, with this mask where somebody is named.
+    /// As entries, with this mask where a user or group is named.
     pub(super) fn entries(&self, mask: u16) -> Vec<AclEntry> {
         let mut entries = vec![AclEntry { tag: USER_OBJ, bits: self.owner, id: NO_ID }];
         entries.extend(self.users.iter().map(|(id, bits)| AclEntry { tag: USER, bits: *bits, id: *id }));
         entries.push(AclEntry { tag: GROUP_OBJ, bits: self.group, id: NO_ID });
         entries.extend(self.groups.iter().map(|(id, bits)| AclEntry { tag: GROUP, bits: *bits, id: *id }));
-        if !self.names_nobody() {
+        if !self.is_minimal() {
             entries.push(AclEntry { tag: MASK, bits: mask, id: NO_ID });
         }
         entries.push(AclEntry { tag: OTHER, bits: self.other, id: NO_ID });
@@ -124,16 +124,16 @@ impl Acl {
     }
 
     /// The smallest mask that takes nothing away. Linux ignores an ACL whose mask is empty, so a user that it shuts out
-    /// by name would count as one of the others. The mask is then larger than the entries need, which changes nobody's
+    /// by name would count as one of the others. The mask is then larger than the entries need, which changes no user's
     /// rights.
     pub(super) fn mask(&self) -> u16 {
         match self.users.values().chain(self.groups.values()).fold(self.group, |all, bits| all | bits) {
-            0 if !self.names_nobody() => READ,
+            0 if !self.is_minimal() => READ,
             mask => mask,
         }
     }
 
-    /// The least that is granted to anybody who is neither named nor the owner.
+    /// The least that is granted to a user who is neither named nor the owner.
     pub(super) fn at_least(&self) -> u16 {
         self.groups.values().fold(self.group & self.other, |all, bits| all & bits)
     }

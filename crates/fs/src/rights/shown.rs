@@ -1,4 +1,4 @@
-//! The rights that users see of a directory whose copies differ: nobody gets through the pool what any copy denies.
+//! The rights that users see of a directory whose copies differ: through the pool no user gets what any copy denies.
 //!
 //! With *o*, *g*, *t* the owner's, the group's and the others' bits that all copies have in common:
 //!
@@ -50,7 +50,7 @@ pub(crate) fn shown(copies: &[Rights]) -> ShownRights {
         }
     }
     let entries = all.entries(all.mask());
-    let access = (!all.names_nobody()).then(|| acl::attribute(&entries));
+    let access = (!all.is_minimal()).then(|| acl::attribute(&entries));
     perm |= acl::mode_of(&entries);
     ShownRights {
         rights: Rights { perm, uid: owner.unwrap_or(0), gid: group.unwrap_or(0), access, default },
@@ -103,7 +103,7 @@ fn default_acl(copies: &[Rights]) -> (Option<Vec<u8>>, bool) {
         .collect();
     let have = || acls.iter().flatten();
     let every = |bits: &dyn Fn(&Acl) -> u16| have().fold(ALL, |all, acl| all & bits(acl));
-    // What a copy does not say of somebody, the mode of the new entry says there, and that is not known yet.
+    // What a copy does not say of a user, the mode of the new entry says there, and that is not known yet.
     let by_all = |bits: &dyn Fn(&Acl) -> Option<u16>| {
         acls.iter().fold(ALL, |all, acl| all & acl.as_ref().and_then(bits).unwrap_or(0))
     };

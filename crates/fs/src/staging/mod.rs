@@ -9,12 +9,12 @@
 //! that they do not have yet, all of them, or none. Files of the first kind leave together with others, soon after
 //! their last writer closed them. They leave earlier if they grow beyond the last size that a rule asks for.
 //!
-//! A file leaves ([`leave`]) when
+//! A file leaves ([`destage`]) when
 //!
 //! - it grows beyond `max_file`: under its writer, before the write that would;
 //! - it has been there for `max_age`;
 //! - memory gets short (`area`): those used longest ago first;
-//! - somebody wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
+//! - a program wants it durable (fsync, `O_SYNC`, fsync of its directory, `umbrella sync`), where memory is volatile;
 //! - the branches get full: it has its room before others take it ([`room`]);
 //! - it is renamed over a file of a branch, so that no power loss can take both;
 //! - a rule comes to decide that forbids it or, where all files wait, whose list has neither `default` nor `any`. Where
@@ -37,7 +37,7 @@
 //! | the tmpfs is full | new files go to their branch at once; a file that is written leaves, and is synced on its way: there is no room for its intent |
 //! | staging is taken out of the configuration | what is left of it is taken in once more, and leaves |
 
-mod leave;
+mod destage;
 mod room;
 mod scheduler;
 mod workers;
@@ -135,5 +135,5 @@ impl Staging {
     }
 }
 
-/// How long the scheduler sleeps while anything waits, when nobody wakes it.
+/// How long the scheduler sleeps while anything waits, when no thread wakes it.
 const TICK: Duration = Duration::from_millis(200);

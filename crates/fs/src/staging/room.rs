@@ -1,4 +1,4 @@
-//! Room that was promised to what waits, and that nobody else may take.
+//! Room that was promised to what waits, and that no other file may take.
 //!
 //! A staged file has been accepted, but its blocks are still free on the branches. A writer there would get them, and
 //! the staged file, whose program was told that all is well, would no longer find a place. So where the branches
@@ -19,7 +19,7 @@ use crate::staging::Staging;
 
 /// What is written past the daemon before the scheduler looks again, at most; on small branches a twentieth of them.
 const MOST_AHEAD: u64 = 512 << 20;
-/// How long nobody tries again after one of them could not leave.
+/// How long no thread tries again after one of them could not leave.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// What the branches that may take staged files have together, file systems that hold several counted once.
@@ -38,7 +38,7 @@ impl StagingRoom {
     /// Whether the room is hardly more than waiting files need, after `need` more bytes were written.
     fn is_short(&self, area: &Area, need: u64) -> bool {
         if self.total == 0 {
-            return false; // There is none, and nobody can take it.
+            return false; // There is none that a write could take.
         }
         let (promised, files) = (area.used().0, area.files());
         let ahead = need.saturating_add((self.total / 20).min(MOST_AHEAD));
@@ -129,7 +129,7 @@ impl Staging {
     fn destage_all_possible(&self, area: &Area) -> bool {
         let all = area.all();
         self.hand_to_workers(area, self.all_free(area));
-        self.workers.settle();
+        self.workers.wait_until_idle();
         self.release_left();
         let queue = area.queue.lock();
         !all.iter().any(|node| queue.nodes.contains_key(&id_of(node)))

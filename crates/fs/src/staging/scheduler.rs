@@ -1,5 +1,5 @@
-//! The thread that decides which files leave in time. It brings none anywhere itself: that is for the
-//! [`workers`](crate::staging::workers).
+//! The thread that decides which files leave in time. It moves none itself: the [`workers`](crate::staging::workers)
+//! do.
 
 use std::sync::Arc;
 
@@ -52,14 +52,14 @@ impl Staging {
         let Some(area) = self.staged.await_area() else { return };
         while !self.context.is_stopping() {
             // Work that has ended since the last look is reported once more.
-            let rested = area.queue.lock().is_at_rest();
+            let rested = area.queue.lock().is_idle();
             self.run_round(area);
             let taken_back = *self.taken_back.lock();
             let mut queue = area.queue.lock();
             if self.context.is_stopping() {
                 return;
             }
-            if rested && taken_back && queue.is_at_rest() {
+            if rested && taken_back && queue.is_idle() {
                 area.wake.wait(&mut queue);
             } else {
                 area.wake.wait_for(&mut queue, TICK);
@@ -83,7 +83,7 @@ impl Staging {
         loop {
             let any = self.run_round(area);
             // Also for what was handed over only to make room.
-            self.workers.settle();
+            self.workers.wait_until_idle();
             self.report_hanging();
             self.release_left();
             if !any {
@@ -96,7 +96,7 @@ impl Staging {
     /// Waits for no branch.
     fn run_round(&self, area: &Area) -> bool {
         match self.adopt_staged() {
-            Ok(()) => self.context.unwarn(&WarningSubject::Staging),
+            Ok(()) => self.context.clear_warning(&WarningSubject::Staging),
             Err(error) => {
                 let why = error.to_string();
                 self.context.warn(WarningSubject::Staging, &Warning::StagingUnlisted { why });
@@ -124,12 +124,13 @@ impl Staging {
         if emptied.is_empty() {
             return;
         }
-        // What may wait for a branch is done before anybody is kept from names.
+        // What may wait for a branch is done before any thread is kept from names.
         for node in emptied.iter().filter_map(|id| self.tree.nodes.get(*id)).filter(|node| node.dir().is_some()) {
             let _names = self.tree.rename_lock.read();
             self.advance_times(&node);
         }
-        // Nobody may be among names: a directory found a moment ago would be gone. If a thread is, try another time.
+        // No thread may be resolving names: a directory found a moment ago would be gone. If a thread is, try another
+        // time.
         let Some(_names) = self.tree.rename_lock.try_write() else { return };
         let mut dirs: Vec<_> = std::mem::take(&mut area.queue.lock().emptied).into_iter().collect();
         while let Some(id) = dirs.pop() {

@@ -23,11 +23,11 @@ use crate::node::Node;
 use crate::staging::Staging;
 use crate::warning::Warning;
 
-/// How long a branch may take for one step with a file before nobody waits for it any more: longer than a disk that
+/// How long a branch may take for one step with a file before no caller waits for it any more: longer than a disk that
 /// sleeps takes to wake up.
 pub(crate) const HANGS: Duration = Duration::from_secs(30);
 /// Number of failures in a row after which the rest of a worker's files wait for another time.
-const HOPELESS: usize = 16;
+const MOST_FAILURES: usize = 16;
 
 /// Where a file cannot go, as far as it was tried.
 pub(crate) struct TriedBranches {
@@ -67,7 +67,7 @@ struct DestageWorker {
     since: Option<Instant>,
     /// Files that are done with, since the mount.
     finished: u64,
-    /// The file that it has at hand.
+    /// The file that it moves now.
     at_work: Option<FileId>,
     /// The log has that it hangs.
     reported_hanging: bool,
@@ -158,17 +158,17 @@ impl DestageWorkers {
         }
     }
 
-    /// A worker's thread. It holds the room only while it has a file at hand.
+    /// A worker's thread. It holds the room only while it moves a file.
     fn run(self: &Arc<Self>, branch: BranchId) {
         let mut failures = 0;
-        while let Some(leaving) = self.next(branch) {
-            let file = id_of(&leaving.node);
+        while let Some(task) = self.next(branch) {
+            let file = id_of(&task.node);
             let staging = self.staging.upgrade();
             // The panic hook reports a panic; it ends nothing else.
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                staging
-                    .as_ref()
-                    .map_or(DestageOutcome::Stays, |staging| staging.destage_one(branch, leaving, failures >= HOPELESS))
+                staging.as_ref().map_or(DestageOutcome::Stays, |staging| {
+                    staging.destage_one(branch, task, failures >= MOST_FAILURES)
+                })
             }));
             drop(staging);
             match outcome {
@@ -184,7 +184,7 @@ impl DestageWorkers {
         let mut state = self.state.lock();
         let worker = state.workers.get_mut(&branch)?;
         let next = worker.files.pop_front();
-        worker.at_work = next.as_ref().map(|leaving| id_of(&leaving.node));
+        worker.at_work = next.as_ref().map(|task| id_of(&task.node));
         worker.since = next.is_some().then(Instant::now);
         next
     }
@@ -204,9 +204,9 @@ impl DestageWorkers {
         self.changed.notify_all();
         match outcome {
             DestageOutcome::Left | DestageOutcome::Stays => _ = state.handed.remove(&file),
-            DestageOutcome::Elsewhere(other, leaving) => {
+            DestageOutcome::Elsewhere(other, task) => {
                 state.handed_on += 1;
-                state.workers.entry(other).or_default().files.push_back(leaving);
+                state.workers.entry(other).or_default().files.push_back(task);
                 self.start(state, other);
             }
         }
@@ -214,9 +214,9 @@ impl DestageWorkers {
 
     /// Waits until the workers have done what they have now, also what one hands on to another, but not for those that
     /// hang.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn wait_until_idle(&self) {
         let mut state = self.state.lock();
-        // As often as a file can be handed on for want of room; rules that change all the time hold up nobody.
+        // As often as a file can be handed on for want of room; rules that change all the time hold up no caller.
         for _ in 0..=state.workers.len() + 1 {
             let handed_on = state.handed_on;
             self.settle_once(&mut state);
@@ -299,18 +299,18 @@ impl Staging {
         };
         let Ok(attr) = attr else { return Some((area.branch.id, Vec::new())) };
         let path = self.placement.deciding_path(node, &attr.meta);
-        let target = self.heading(&path, &attr.meta, &[area.branch.id]).target;
+        let target = self.destage_target(&path, &attr.meta, &[area.branch.id]).target;
         Some((target.unwrap_or(area.branch.id), path))
     }
 
     /// A worker's work on one file; where others could not leave before, it is left for another time.
-    fn destage_one(&self, branch: BranchId, leaving: DestageTask, is_hopeless: bool) -> DestageOutcome {
+    fn destage_one(&self, branch: BranchId, task: DestageTask, gives_up: bool) -> DestageOutcome {
         let Some(area) = self.staged.area() else { return DestageOutcome::Left };
         if self.context.is_stopping() {
             return DestageOutcome::Stays;
         }
-        let node = Arc::clone(&leaving.node);
-        let outcome = if is_hopeless { DestageOutcome::Stays } else { self.destage_to(branch, leaving) };
+        let node = Arc::clone(&task.node);
+        let outcome = if gives_up { DestageOutcome::Stays } else { self.destage_to(branch, task) };
         match outcome {
             DestageOutcome::Left => self.write_back.await_room(&node),
             DestageOutcome::Stays => area.postpone(&node),

@@ -129,7 +129,7 @@ impl Tree {
         Ok(dir)
     }
 
-    /// Closes the directories that nobody knows any more; their numbers never come again.
+    /// Closes the directories that are no longer known; their numbers never come again.
     pub(crate) fn close_forgotten(&self) {
         for node in self.nodes.take_forgotten() {
             for branch in self.branches.list.load().iter() {
@@ -142,7 +142,7 @@ impl Tree {
     /// Opens something; where no descriptor is left, once more without half of those that are only kept to be faster.
     pub(crate) fn opening<T>(&self, open: impl Fn() -> OpResult<T>) -> OpResult<T> {
         match open() {
-            Err(error) if error.is_want_of_descriptors() => {
+            Err(error) if error.lacks_descriptor() => {
                 self.dir_fds.shrink();
                 open()
             }
@@ -190,7 +190,7 @@ impl Tree {
                 Err(error @ (OpError::Offline | OpError::Sys(Errno::TIMEDOUT))) => failure = Some(error),
                 Err(OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => self.drop_copy(node, dir, *copy),
                 // That the daemon lacks something says nothing of the branch: there may be files.
-                Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
+                Err(error) if error.is_own_shortage() || self.context.is_strict() => return Err(error),
                 Err(error) => {
                     tracing::warn!(branch = %self.placement.branch_name(copy.branch), %error, "cannot open a directory");
                     failure = Some(error);
@@ -256,8 +256,8 @@ impl Tree {
         }
     }
 
-    /// Looks for copies on branches that came online since they were last looked for, from the root downwards.
-    /// The directory's copies are compared before anybody sees one that is new.
+    /// Looks for copies on branches that came online since they were last looked for, from the root downwards. The
+    /// directory's copies are compared before any caller sees one that is new.
     pub(crate) fn refresh(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<()> {
         let topology = self.branches.topology.load(Ordering::Acquire);
         let (removed, seen) = {
@@ -314,7 +314,7 @@ impl Tree {
                     self.add_copy(node, dir, branch, &meta);
                 }
                 Ok(_) => {}
-                Err(error) if error.is_own_want() => return Err(error),
+                Err(error) if error.is_own_shortage() => return Err(error),
                 Err(error) => tracing::warn!(branch = %branch.spec.name, %error, "cannot look for a directory"),
             }
         }
@@ -358,12 +358,12 @@ impl Tree {
         self.ensure_dir_within(node, branch, None)
     }
 
-    /// As [`Tree::ensure_dir`]; EBUSY where somebody else has a directory locked for longer than this.
+    /// As [`Tree::ensure_dir`]; EBUSY where another thread has a directory locked for longer than this.
     pub(crate) fn ensure_dir_within(
         &self,
         node: &Arc<Node>,
         branch: BranchId,
-        patience: Option<Duration>,
+        lock_timeout: Option<Duration>,
     ) -> OpResult<DirAt> {
         let mut missing: SmallVec<[Arc<Node>; 4]> = SmallVec::new();
         let mut at = Arc::clone(node);
@@ -399,14 +399,14 @@ impl Tree {
             at = parent;
         };
         for node in missing.iter().rev() {
-            dir = self.clone_dir(node, &dir, patience)?;
+            dir = self.clone_dir(node, &dir, lock_timeout)?;
         }
         Ok(dir)
     }
 
     /// A directory and those above it whose copies on a branch were made here and are perhaps not on its disk yet. The
-    /// directory that holds the topmost of them is included. They are synced where nobody waits, before the only copy
-    /// of a file comes into them.
+    /// directory that holds the topmost of them is included. They are synced where no thread waits, before the only
+    /// copy of a file comes into them.
     pub(crate) fn unsynced_copies(&self, node: &Arc<Node>, branch: BranchId) -> OpResult<Vec<(Arc<Node>, DirAt)>> {
         let mut unsynced = Vec::new();
         let mut at = Arc::clone(node);
@@ -453,26 +453,26 @@ impl Tree {
     }
 
     /// Makes the copy of one directory in its parent's copy.
-    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, patience: Option<Duration>) -> OpResult<DirAt> {
+    fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, lock_timeout: Option<Duration>) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
-        let source = self.ruling_copy(node, dir)?;
+        let source = self.shown_copy(node, dir)?;
         let (above, name) = node.place().ok_or(OpError::Stale)?;
         // A new copy would take the names that this directory must not get, or lose.
         if source.as_file().is_pinned() {
             return Err(OpError::Sys(Errno::PERM));
         }
-        // Nobody may remove the directory while it is made: its removal takes the same lock.
+        // No thread may remove the directory while it is made: its removal takes the same lock.
         let busy = OpError::Sys(Errno::BUSY);
-        let _commit = lock_within(&dir.commit, patience).ok_or(busy)?;
+        let _commit = lock_within(&dir.commit, lock_timeout).ok_or(busy)?;
         if dir.state.read().removed {
             return Err(OpError::Sys(Errno::NOENT));
         }
-        // Nobody may change the source meanwhile either, and leave out the copy.
-        let _attributes = lock_within(&dir.attributes, patience).ok_or(busy)?;
+        // No thread may change the source meanwhile either, and leave out the copy.
+        let _attributes = lock_within(&dir.attributes, lock_timeout).ok_or(busy)?;
         let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
         let abilities = parent.branch.abilities();
         // A copy is no change of the tree: the parent's time stays what users saw.
-        let keeping = above.dir().map(|above| above.times.keep(patience).ok_or(busy)).transpose()?;
+        let keeping = above.dir().map(|above| above.times.keep(lock_timeout).ok_or(busy)).transpose()?;
         let before = parent.stat_self()?;
         let attributes = self.attributes_for_copy(dir, &source)?;
         let (online, temp_name) = (Arc::clone(&parent.online), self.temp_name());

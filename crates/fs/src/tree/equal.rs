@@ -46,7 +46,7 @@ use crate::tree::inspected_copy::{InspectedCopy, guarded, is_empty_root, keeps_a
 use crate::warning::Warning;
 
 /// How long a directory whose entries change is not compared again.
-const REST: Duration = Duration::from_secs(1);
+const COMPARE_PAUSE: Duration = Duration::from_secs(1);
 /// [`Dir::alike`] while the copies are compared: no topology.
 const COMPARING: u64 = u64::MAX;
 
@@ -197,7 +197,7 @@ impl Tree {
                     }
                 }
                 Err(OpError::Offline | OpError::Sys(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => {}
-                Err(error) if error.is_own_want() || self.context.is_strict() => return Err(error),
+                Err(error) if error.is_own_shortage() || self.context.is_strict() => return Err(error),
                 // Nothing on it can be reached either. What it denies holds again once it can be read.
                 Err(error) => {
                     dir.alike.store(0, Ordering::Release);
@@ -217,18 +217,18 @@ impl Tree {
         let models: Vec<&InspectedCopy> =
             inspected.iter().filter(sound).filter(|seen| seen.note.at == newest).collect();
         let models = if models.is_empty() { inspected.iter().collect() } else { models };
-        let is_owed = |seen: &InspectedCopy| {
-            let lacks = seen.mark.is_none() && seen.note.at < newest && self.is_owed(node, seen, &models);
+        let lacks_change = |seen: &InspectedCopy| {
+            let lacks = seen.mark.is_none() && seen.note.at < newest && self.lacks_change(node, seen, &models);
             (seen.mark.is_some() || lacks) && seen.at.online.abilities.ownership
         };
-        let owed: Vec<bool> = inspected.iter().map(is_owed).collect();
-        if !owed.contains(&true) {
+        let lagging: Vec<bool> = inspected.iter().map(lacks_change).collect();
+        if !lagging.contains(&true) {
             return late;
         }
         let wanted = self.rule(&models).rights;
         let keeper = models.iter().find(|seen| keeps_all(&seen.at) && seen.mark.is_none());
         let mut carried = Vec::new();
-        for (seen, _) in inspected.iter().zip(&owed).filter(|(_, owed)| **owed) {
+        for (seen, _) in inspected.iter().zip(&lagging).filter(|(_, lagging)| **lagging) {
             let wanted = InspectedCopy::with_rights(&wanted, keeper.unwrap_or(&seen), newest);
             let is_so = seen.mark.is_none() && mode_and_owner(&seen.meta) == (wanted.perm, wanted.uid, wanted.gid) && {
                 let abilities = &seen.at.online.abilities;
@@ -244,7 +244,7 @@ impl Tree {
                 late.branches.push(seen.at.id());
             }
         }
-        self.clear_owed(node, &models, &carried);
+        self.remove_carried(node, &models, &carried);
         late.changed |= !carried.is_empty();
         reread(inspected, &carried);
         late
@@ -300,20 +300,20 @@ impl Tree {
 
     /// Whether a copy lacks the change that is noted on the `models`: they name it, or the pool made it (such copies
     /// have the number of their original).
-    fn is_owed(&self, node: &Arc<Node>, seen: &InspectedCopy, models: &[&InspectedCopy]) -> bool {
+    fn lacks_change(&self, node: &Arc<Node>, seen: &InspectedCopy, models: &[&InspectedCopy]) -> bool {
         let number =
             |seen: &InspectedCopy| self.inodes.ino_checked(inode_key(&seen.at.online, &seen.meta), seen.meta.btime);
         models.iter().any(|model| {
-            names(node, &model.note.owed, seen.id()) || node.id != NodeId::ROOT && number(model) == number(seen)
+            names(node, &model.note.lagging, seen.id()) || node.id != NodeId::ROOT && number(model) == number(seen)
         })
     }
 
     /// The copies that got a change are named no longer, because another directory may get the inode.
-    fn clear_owed(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
-        let named = |owed: &CopyId| carried.iter().any(|copy| names(node, &[*owed], *copy));
-        for seen in models.iter().filter(|seen| seen.note.owed.iter().any(named)) {
+    fn remove_carried(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
+        let named = |lagging: &CopyId| carried.iter().any(|copy| names(node, &[*lagging], *copy));
+        for seen in models.iter().filter(|seen| seen.note.lagging.iter().any(named)) {
             let mut note = seen.note.clone();
-            note.owed.retain(|owed| !named(owed));
+            note.lagging.retain(|lagging| !named(lagging));
             let dir = Arc::clone(&seen.at.fd);
             let _stays_named = guarded(&seen.at, move || relocate::note_change(dir.as_fd(), &note));
         }
@@ -406,7 +406,7 @@ impl Tree {
     }
 
     /// The copy whose other attributes users see, besides owner, mode and ACLs.
-    pub(crate) fn ruling_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
+    pub(crate) fn shown_copy(&self, node: &Arc<Node>, dir: &Dir) -> OpResult<DirAt> {
         let copies = self.copies(node)?;
         let model: Option<BranchId> = dir.state.read().divergence.as_ref().and_then(|divergence| divergence.model);
         let model = copies.iter().find(|copy| model == Some(copy.id()));
@@ -414,7 +414,7 @@ impl Tree {
         chosen.cloned().ok_or(OpError::Offline)
     }
 
-    /// The value of an ACL that users see of a directory whose copies differ; `None`: ask [`Tree::ruling_copy`].
+    /// The value of an ACL that users see of a directory whose copies differ; `None`: ask [`Tree::shown_copy`].
     pub(crate) fn shown_acl(&self, node: &Arc<Node>, name: &OsStr) -> OpResult<Option<Vec<u8>>> {
         let Some(dir) = node.dir().filter(|_| name == ACCESS || name == DEFAULT) else { return Ok(None) };
         self.refresh(node, dir)?;
@@ -440,7 +440,7 @@ impl Comparison {
         match self.copies.iter().find(|copy| copy.branch == branch && copy.seen == mode_and_owner(meta)) {
             Some(copy) if copy.ctime == meta.ctime => CopyChange::Nothing,
             // A change of entries sets both times.
-            Some(_) if meta.ctime == meta.mtime && self.at.elapsed() < REST => CopyChange::Nothing,
+            Some(_) if meta.ctime == meta.mtime && self.at.elapsed() < COMPARE_PAUSE => CopyChange::Nothing,
             Some(_) if meta.ctime == meta.mtime => CopyChange::Entries,
             _ => CopyChange::Attributes,
         }

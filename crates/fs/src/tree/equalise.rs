@@ -124,10 +124,10 @@ impl Tree {
         }
         let (changed, failed): (Vec<_>, Vec<_>) = copies.iter().zip(&done).partition(|(_, done)| done.is_ok());
         if !changed.is_empty() && !failed.is_empty() {
-            let owed = failed.iter().map(|(copy, _)| copy_id(dir, copy)).chain(away);
+            let lagging = failed.iter().map(|(copy, _)| copy_id(dir, copy)).chain(away);
             let changed: Vec<DirAt> = changed.iter().map(|(copy, _)| (*copy).clone()).collect();
             // Where it cannot be noted, what all copies allow is shown.
-            let _not_noted = note_change(&changed, &owed.collect::<Vec<_>>());
+            let _not_noted = note_change(&changed, &lagging.collect::<Vec<_>>());
         }
         if divergence || !failed.is_empty() {
             self.compare_later(node, dir);

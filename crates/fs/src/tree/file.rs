@@ -26,18 +26,18 @@ impl Tree {
         }
     }
 
-    /// What a write by anybody but root does to a set-user-id program.
+    /// What a write by any user but root does to a set-user-id program.
     pub(crate) fn drop_set_id(&self, node: &Node, file: &FileAt) -> OpResult<()> {
         let meta = file.stat()?;
         if !meta.is_set_id() {
             return Ok(());
         }
         let group = if meta.perm & 0o010 != 0 { 0o2000 } else { 0 };
-        self.change_unasked(node.id, |cache| file.chmod(meta.perm & !(0o4000 | group), cache))
+        self.change_and_invalidate(node.id, |cache| file.chmod(meta.perm & !(0o4000 | group), cache))
     }
 
     /// Changes attributes that the kernel has not asked to be changed: afterwards it caches none of this node.
-    pub(crate) fn change_unasked<T>(
+    pub(crate) fn change_and_invalidate<T>(
         &self,
         node: NodeId,
         change: impl FnOnce(KernelCache) -> OpResult<T>,
@@ -46,8 +46,8 @@ impl Tree {
         KernelCache::invalidate_after(change, |_| self.context.forget_attributes(node))
     }
 
-    /// As [`Tree::change_unasked`], for what the kernel has asked for, where the reply brings no attributes: it reads
-    /// them anew by itself, unless an error says that nothing changed.
+    /// As [`Tree::change_and_invalidate`], for what the kernel has asked for, where the reply brings no attributes: it
+    /// reads them anew by itself, unless an error says that nothing changed.
     pub(crate) fn change_without_reply<T>(
         &self,
         node: &Node,
@@ -82,7 +82,7 @@ impl Tree {
         false
     }
 
-    /// Whether anybody but the mount has the file open. `None`: its file system cannot say.
+    /// Whether any process but the daemon has the file open. `None`: its file system cannot say.
     pub(crate) fn held_elsewhere(&self, state: &FileState) -> Option<bool> {
         self.reader_of(state)?.is_open_elsewhere()
     }

@@ -32,7 +32,7 @@ impl InspectedCopy {
         let dir = Arc::clone(&at.fd);
         let found = guarded(&at, move || relocate::dir_attributes(dir.as_fd()))?;
         let FoundAttributes { attributes, mark, plain_mark, note } = found;
-        // Anybody who may write to the directory may set this one, so it counts only where there is no other.
+        // Any user who may write to the directory may set this one, so it counts only where there is no other.
         let mark = mark.or((plain_mark && at.online.guarded).then_some(Mark::Behind));
         Ok(InspectedCopy { at, meta, attributes, mark, note })
     }
@@ -145,7 +145,7 @@ pub(crate) fn guarded<T: Send + 'static>(
 
 /// Notes on copies that they change, as later than whatever is noted on them, and which ones lack the change. Copies
 /// that lack an earlier change still lack it. Fails where no copy has room for the note.
-pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
+pub(crate) fn note_change(copies: &[DirAt], lagging: &[CopyId]) -> OpResult<()> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX);
     let noted: Vec<ChangeNote> = copies
@@ -159,13 +159,13 @@ pub(crate) fn note_change(copies: &[DirAt], owed: &[CopyId]) -> OpResult<()> {
     let at = ChangedAt(latest.map_or(now, |ChangedAt(noted)| now.max(noted.saturating_add(1))));
     let gets_it = |lacks: &&CopyId| copies.iter().any(|copy| copy.online.uuid.to_u128_le() == lacks.branch);
     let mut lacking: Vec<CopyId> =
-        noted.iter().flat_map(|note| &note.owed).filter(|lacks| !gets_it(lacks)).copied().collect();
-    lacking.extend(owed);
+        noted.iter().flat_map(|note| &note.lagging).filter(|lacks| !gets_it(lacks)).copied().collect();
+    lacking.extend(lagging);
     lacking.sort_unstable();
     lacking.dedup();
     let (mut any, mut full) = (false, None);
     for copy in copies.iter().filter(|copy| !copy.branch.settings().read_only) {
-        let (dir, note) = (Arc::clone(&copy.fd), ChangeNote { at, owed: lacking.clone() });
+        let (dir, note) = (Arc::clone(&copy.fd), ChangeNote { at, lagging: lacking.clone() });
         match guarded(copy, move || relocate::note_change(dir.as_fd(), &note)) {
             Ok(()) => any = true,
             Err(error) if error.is_full() => full = Some(error),

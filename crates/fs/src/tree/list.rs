@@ -20,7 +20,7 @@ use crate::tree::Tree;
 use crate::tree::lookup::{Attr, found_one};
 
 /// How often a listing is repeated because files move in the directory, before moves have to wait.
-const HURRIED_LOOKS: usize = 4;
+const MOST_REPEATS: usize = 4;
 
 impl Tree {
     /// Begins a listing of a directory: the epoch of the branch that came last ([`Tree::list`]), and whether no other
@@ -95,7 +95,7 @@ impl Tree {
             let copies: Vec<DirAt> = self.copies(node)?.into_iter().collect();
             Ok(Listing { entries: self.merge(node, &copies)?, copies, topology })
         };
-        for _ in 0..HURRIED_LOOKS {
+        for _ in 0..MOST_REPEATS {
             let moves = dir.moves.load(Ordering::Acquire);
             let listing = look()?;
             // A file on its way between two copies may have been missed in both, also where there was but one when it
@@ -118,7 +118,7 @@ impl Tree {
         for (copy, at) in copies.iter().enumerate() {
             let raw = match self.opening(|| at.list(false)) {
                 Ok(raw) => raw,
-                Err(error) if self.context.is_strict() || error.is_own_want() => return Err(error),
+                Err(error) if self.context.is_strict() || error.is_own_shortage() => return Err(error),
                 Err(error) => {
                     failure = Some(error);
                     continue;

@@ -129,7 +129,7 @@ impl Tree {
     fn is_single(&self, parent: &Arc<Node>, name: &OsStr) {
         if self.duplicates_told.load(Ordering::Relaxed) {
             let path = crate::node::path_of(parent, name);
-            self.context.unwarn(&WarningSubject::Name(String::from_utf8_lossy(&path).into_owned()));
+            self.context.clear_warning(&WarningSubject::Name(String::from_utf8_lossy(&path).into_owned()));
         }
     }
 
@@ -155,7 +155,7 @@ impl Tree {
                 return Ok((node, attr));
             }
             if let Some(node) = self.intern_file(parent, name, dir, meta, found.moves) {
-                let meta = if dir.online.guarded { seen_by_its_users(&node, meta) } else { *meta };
+                let meta = if dir.online.guarded { meta_of_open_file(&node, meta) } else { *meta };
                 let attr = self.attr_with(&node, meta);
                 return Ok((node, attr));
             }
@@ -167,7 +167,7 @@ impl Tree {
         }
     }
 
-    /// `None`: nobody knows the file, and something in the directory moved since `moves` was read, perhaps this.
+    /// `None`: the file is not known, and something in the directory moved since `moves` was read, perhaps this.
     pub(crate) fn intern_file(
         &self,
         parent: &Arc<Node>,
@@ -434,12 +434,12 @@ impl Tree {
 
 /// Attributes of a file as its users see it. On some file systems a name may show a size of its own (FUSE) or an old
 /// one (networks). So an open handle is asked, if there is one: the kernel appends at the end that it learned last.
-fn seen_by_its_users(node: &Node, found: &Meta) -> Meta {
+fn meta_of_open_file(node: &Node, found: &Meta) -> Meta {
     let handle = node.file().and_then(|file| file.state.read().any_handle());
     handle.and_then(|handle| handle.current().stat().ok()).unwrap_or(*found)
 }
 
-/// State of a file nobody has open.
+/// State of a file that is not open.
 pub(crate) fn file_state(backing: Backing, name: Option<(Arc<Node>, std::ffi::OsString)>) -> FileState {
     FileState {
         backing,

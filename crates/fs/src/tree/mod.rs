@@ -138,7 +138,7 @@ pub(crate) fn is_reserved(parent: &Node, name: &OsStr) -> bool {
 /// Locks something; `None`: it took longer than it may.
 pub(crate) fn lock_within<R: Ranked, T>(
     lock: &RankedMutex<R, T>,
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 ) -> Option<RankedMutexGuard<'_, T>> {
-    patience.map_or_else(|| Some(lock.lock()), |patience| lock.try_lock_for(patience))
+    timeout.map_or_else(|| Some(lock.lock()), |timeout| lock.try_lock_for(timeout))
 }

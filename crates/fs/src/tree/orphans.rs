@@ -1,6 +1,6 @@
 //! Names that a branch may have made, and that no caller got. The branch's answer was lost or came too late, or the
 //! next step with the new name failed. Such names are removed at once where the branch answers, else when it is back,
-//! before anybody looks at it. Otherwise they would hide what was made elsewhere meanwhile.
+//! before any caller looks at it. Otherwise they would hide what was made elsewhere meanwhile.
 //!
 //! They are known until the daemon ends. A killed daemon leaves what it was making, an empty file.
 
@@ -54,7 +54,7 @@ impl NewEntry {
 }
 
 impl OrphanName {
-    /// Takes the name away. A doubtful error: nobody knows.
+    /// Takes the name away. A doubtful error: it is not known.
     fn remove(&self, root: BorrowedFd<'_>) -> rustix::io::Result<()> {
         let gone = |errno: &Errno| matches!(*errno, Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST);
         let removed = || {
@@ -83,12 +83,12 @@ fn is_unsure(error: OpError) -> bool {
 }
 
 /// How long a branch that has come back may take to end what hung.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Tree {
     /// Removes an entry that a branch may have made although it reported a failure, or after a later step failed.
     /// Leaves an entry that another thread has found.
-    pub(crate) fn unmake(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: NewEntry) {
+    pub(crate) fn undo_create(&self, parent: &Arc<Node>, name: &OsStr, dir: &DirAt, made: NewEntry) {
         let is_known = |found: &Meta| self.nodes.find(Backing::of(&dir.branch, found)).is_some();
         let removed = dir.find(name).and_then(|found| match found {
             Some(found) if made == NewEntry::Link || !made.is_empty(&found) || is_known(&found) => Ok(()),
@@ -110,8 +110,8 @@ impl Tree {
         }
     }
 
-    /// [`Tree::unmake`], if a branch that may hang failed so that it may have done what was asked.
-    pub(crate) fn unmake_if_unsure(
+    /// [`Tree::undo_create`], if a branch that may hang failed so that it may have done what was asked.
+    pub(crate) fn undo_create_if_unsure(
         &self,
         parent: &Arc<Node>,
         name: &OsStr,
@@ -120,7 +120,7 @@ impl Tree {
         error: OpError,
     ) {
         if dir.online.guarded && is_unsure(error) {
-            self.unmake(parent, name, dir, made);
+            self.undo_create(parent, name, dir, made);
         }
     }
 
@@ -146,7 +146,7 @@ impl Tree {
             Ok(theirs.into_iter().filter(is_left).collect())
         };
         // As long as one of them is under way, its directory is locked.
-        orphans = branch.io_within(PATIENCE, remove).unwrap_or(orphans);
+        orphans = branch.io_within(TIMEOUT, remove).unwrap_or(orphans);
         let all_gone = orphans.is_empty();
         self.orphans.lock().extend(orphans);
         all_gone

@@ -1,4 +1,4 @@
-//! Names that go: files and directories.
+//! Removes names of files and directories.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -22,8 +22,7 @@ pub(crate) struct HeldNumber {
 
 impl Tree {
     /// Holds the inode of a file before its last name goes. The number of the inode is forgotten afterwards; until then
-    /// nobody may get the inode for another file, so it is kept open. `None` when no number is stored for it, or names
-    /// are left.
+    /// no other file may get the inode, so it is kept open. `None` when no number is stored for it, or names are left.
     pub(crate) fn hold_number(&self, dir: &DirAt, name: &OsStr, meta: &Meta) -> Option<HeldNumber> {
         let key = inode_key(&dir.online, meta);
         if meta.nlink > 1 || self.inodes.born(key).is_none() {
@@ -118,7 +117,7 @@ impl Tree {
     /// not, it gets what is shown, and the rest from the copy that `stays`.
     fn restore_dir(&self, node: &Arc<Node>, above: &DirAt, name: &OsStr, meta: &Meta, (gone, stays): (&DirAt, &DirAt)) {
         let Some(dir) = node.dir() else { return };
-        // Nobody may take it for a stranger's before it has its number.
+        // No lookup may take it for a foreign one before it has its number.
         let _attributes = dir.attributes.lock();
         let place = node.place();
         let keeping = place.as_ref().and_then(|(parent, _)| parent.dir()).and_then(|dir| dir.times.keep(None));

@@ -67,7 +67,7 @@ impl Tree {
             match self.dir_at(&dir, name.branch) {
                 Ok(copy) if copy.branch.settings().read_only => {}
                 Ok(copy) => copies.push((dir, name, copy)),
-                Err(error) if error.is_own_want() || name.change == NameChange::Given => return Err(error),
+                Err(error) if error.is_own_shortage() || name.change == NameChange::Given => return Err(error),
                 // The branch is away, and is compared when it returns. Or this copy has gone itself, which the
                 // directory above has a note of.
                 Err(_) => {}

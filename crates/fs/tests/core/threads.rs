@@ -21,7 +21,7 @@ use crate::world::{Done, fail, pattern};
 const WORKERS: usize = 4;
 const SHARED: [&str; 4] = ["one", "two", "three", "four"];
 /// This time without a single operation is a deadlock.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const READ: OpenRequest = OpenRequest {
     read: true,
@@ -318,8 +318,8 @@ fn watch(shared: &Shared, threads: &[std::thread::JoinHandle<()>], until: Instan
         }
         let waiting = threads.iter().filter(|thread| !thread.is_finished()).count();
         assert!(
-            since.elapsed() < PATIENCE,
-            "seed {seed}: deadlock: no operation ended for {PATIENCE:?}, {waiting} threads wait; failures: {:?}",
+            since.elapsed() < TIMEOUT,
+            "seed {seed}: deadlock: no operation ended for {TIMEOUT:?}, {waiting} threads wait; failures: {:?}",
             shared.failed()
         );
     }

@@ -49,7 +49,7 @@ fn put(pool: &Pool, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
 }
 
 /// How long is waited for what does not depend on the branch that hangs.
-const PATIENCE: Duration = Duration::from_secs(150);
+const TIMEOUT: Duration = Duration::from_secs(150);
 
 fn run(program: &str, args: &[&OsStr]) {
     let done = Command::new(program).args(args).output().unwrap();
@@ -77,7 +77,7 @@ fn wait_until_it_waits(thread: rustix::thread::Pid) {
     let path = format!("/proc/self/task/{}/status", thread.as_raw_nonzero());
     let (begun, mut sleeps) = (Instant::now(), 0);
     while sleeps < 20 {
-        assert!(begun.elapsed() < PATIENCE, "it does not wait for anything");
+        assert!(begun.elapsed() < TIMEOUT, "it does not wait for anything");
         std::thread::sleep(Duration::from_millis(5));
         let status = std::fs::read_to_string(&path).expect("it does not end");
         let asleep = ["State:\tS", "State:\tD"].iter().any(|state| status.contains(state));
@@ -127,7 +127,7 @@ impl Scene {
     /// Waits for something; whether it came.
     fn eventually(&self, what: impl Fn(&Scene) -> bool) -> bool {
         let begun = Instant::now();
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             if what(self) {
                 return true;
             }
@@ -235,7 +235,7 @@ fn memory_is_made_free_by_files_of_branches_that_answer() {
     let freed = scene.while_it_hangs(
         || {
             let begun = Instant::now();
-            while begun.elapsed() < PATIENCE && left(&scene) < 7 {
+            while begun.elapsed() < TIMEOUT && left(&scene) < 7 {
                 scene.pool.destage_due();
             }
         },

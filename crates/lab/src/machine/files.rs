@@ -395,7 +395,7 @@ impl FileTable {
     /// Takes a file out of staging and gives it its place on disk: inode and all blocks at once. Returns its pages.
     pub(super) fn transform(&mut self, file: FileId, touched: &mut Vec<BlockNo>) -> Result<u64, AllocError> {
         if let Some(staging) = &mut self.staging {
-            staging.leave(file);
+            staging.remove(file);
         }
         let Some(&FileState { bytes, dir }) = self.known.get(&file) else { return Ok(0) };
         self.create_on_disk(file, dir, touched)?;

@@ -287,7 +287,7 @@ impl WriteBackCell {
         let mut warnings = built.map_or_else(|_| Vec::new(), |workload| workload.warnings().to_vec());
         if self.machine.scale < LEAST_TELLING {
             warnings.push(format!(
-                "at scale {} policies choose {} pages at a time instead of {}, too few to order: results from scale {LEAST_TELLING} on tell more of the full size",
+                "at scale {} policies choose {} pages at a time instead of {}, too few to order. Results from scale {LEAST_TELLING} on tell more of the full size",
                 self.machine.scale,
                 self.batch(),
                 PageCacheConfig::default().batch

@@ -29,13 +29,13 @@ const MOST_DELAY: Nanos = Nanos::from_millis(250);
 /// The longest rest after a write to the disk.
 const MOST_REST: Nanos = Nanos::from_millis(500);
 /// Others want the disk if their last request was less than this time ago.
-const LATELY: Nanos = Nanos::from_millis(100);
+const CONTENTION_WINDOW: Nanos = Nanos::from_millis(100);
 /// Least number of sectors that are flushed before any are freed: 256 MiB.
 const LEAST_PASS: u64 = (256 << 20) / SECTOR_BYTES;
 /// The log divided by this is what a pass covers, and what is flushed before the next superblock.
 const PARTS: u64 = 8;
 /// When the log divided by this is all that is left, flushing no longer rests.
-const URGENT: u64 = 16;
+const URGENT_DIVISOR: u64 = 16;
 
 /// How a hybrid disk behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -124,8 +124,8 @@ impl Options {
     /// `since_access` ago.
     pub fn rest(&self, took: Nanos, since_access: Nanos, fill: Fill) -> Nanos {
         let share = f64::from(self.drain_share.0.clamp(1, 100)) / 100.0;
-        let urgent = fill.used >= fill.size - fill.size / URGENT;
-        if urgent || since_access > LATELY {
+        let urgent = fill.used >= fill.size - fill.size / URGENT_DIVISOR;
+        if urgent || since_access > CONTENTION_WINDOW {
             return Nanos(0);
         }
         Nanos((took.0 as f64 * (1.0 - share) / share) as u64).min(MOST_REST)

@@ -17,7 +17,7 @@ pub enum FlushTrigger {
     /// As soon as the log has filled up to the high mark, so that writers need not wait for the disk.
     Watermark,
     /// That, and whenever something else has woken the disk and it has become quiet again: it costs no spin-up and is
-    /// in nobody's way.
+    /// in no request's way.
     #[default]
     Piggyback,
 }

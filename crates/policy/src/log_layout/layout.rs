@@ -214,7 +214,7 @@ impl Layout {
     /// When the oldest segment that holds anything was opened, except this one.
     ///
     /// Cost: O(segments).
-    pub fn oldest_but(&self, number: SegmentNo) -> Option<Clock> {
+    pub fn oldest_except(&self, number: SegmentNo) -> Option<Clock> {
         let in_use = |segment: &Segment| !matches!(segment.state, State::Free | State::Next | State::System);
         let others = (0..).map(SegmentNo).zip(&self.table).filter(|(other, _)| *other != number);
         others.map(|(_, segment)| segment).filter(|segment| in_use(segment)).map(|segment| segment.opened).min()

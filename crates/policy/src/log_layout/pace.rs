@@ -36,7 +36,7 @@ const LITTLE_MAP: Pages = Pages((16 << 20) / PAGE_BYTES);
 const READ_AT_ONCE: Pages = Pages(1024);
 /// Little of a victim is live if that is at most the segment divided by this. With more, most of what lies between is
 /// read anyway.
-const LITTLE: u64 = 6;
+const SPARSE_DIVISOR: u64 = 6;
 /// The most victims that are read at once.
 const MOST_VICTIMS: u64 = 8;
 /// When the map's memory is all in use, it divided by this is given up at once.
@@ -73,7 +73,7 @@ impl Marks {
 /// How a store shares its disk and its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanerPolicy {
-    /// The share of the disk's time that cleaning takes while others want the disk and there is no hurry.
+    /// The share of the disk's time that cleaning takes while others want the disk and cleaning is not urgent.
     pub clean_share: Percent,
     /// How long no request may have come before times are quiet.
     pub quiet: Nanos,
@@ -150,7 +150,7 @@ impl CleanerPolicy {
     /// once is read chunk by chunk anyway. On a disk that rotates, what lies between passes under the head all the
     /// same.
     pub fn reads_only_live(&self, live: Pages, rotational: bool) -> bool {
-        !rotational && self.segment <= READ_AT_ONCE && live.0 * LITTLE <= self.segment.0
+        !rotational && self.segment <= READ_AT_ONCE && live.0 * SPARSE_DIVISOR <= self.segment.0
     }
 
     /// How long the cleaner rests after it has used the disk for `worked`: not at all while no other request waits for

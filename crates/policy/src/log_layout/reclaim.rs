@@ -33,11 +33,11 @@ pub enum ReclaimStep {
 }
 
 /// The most of a victim that may be live while others could be cleaned: 19 of 20.
-const WORTH: (u32, u32) = (19, 20);
+const MOST_LIVE: (u32, u32) = (19, 20);
 
 /// How much nearness to the middle raises the score of a victim. It is multiplied by the share of the log that holds
 /// nothing live, and by the nearness of the segment.
-const PULL: f64 = 4.0;
+const CENTRE_WEIGHT: f64 = 4.0;
 
 impl Layout {
     /// Everything that happened until now. To be taken before a flush or a checkpoint begins.
@@ -228,19 +228,19 @@ impl Layout {
         if have >= wanted {
             return None;
         }
-        let limit = if full { self.usable } else { self.worth() };
+        let limit = if full { self.usable } else { self.most_live() };
         let other = |number: SegmentNo| !chosen.contains(&number);
         self.best(other, limit).or_else(|| self.best(other, self.usable))
     }
 
     /// The live blocks from which on a victim is not worth its while as long as there are others.
-    fn worth(&self) -> u32 {
-        (self.usable * WORTH.0 / WORTH.1).max(1)
+    fn most_live(&self) -> u32 {
+        (self.usable * MOST_LIVE.0 / MOST_LIVE.1).max(1)
     }
 
     /// The number of live blocks from which on a region should rather borrow than clean inside itself. It lies a
     /// quarter of the way from the emptiest full segment anywhere to the average one. A scheme may say otherwise.
-    fn worth_in_region(&self) -> u32 {
+    fn most_live_in_region(&self) -> u32 {
         if let Some(limit) = self.scheme.cleans_inside() {
             return limit.of(u64::from(self.usable)) as u32;
         }
@@ -249,7 +249,7 @@ impl Layout {
             (count + 1, live + u64::from(segment.live), least.min(segment.live))
         });
         let average = live.checked_div(count).unwrap_or(0) as u32;
-        (least + average.saturating_sub(least).div_ceil(4)).min(self.worth())
+        (least + average.saturating_sub(least).div_ceil(4)).min(self.most_live())
     }
 
     fn victim_in(&self, region: usize, share: u32, chosen: &[SegmentNo]) -> Option<SegmentNo> {
@@ -258,26 +258,26 @@ impl Layout {
             let home = self.free.home_region(self.table[number.0 as usize].stream);
             inside(number) && home != region && self.free.len_of(home) >= share + 2
         };
-        self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.worth_in_region()))
+        self.best(guest, self.usable + 1).or_else(|| self.best(inside, self.most_live_in_region()))
     }
 
     /// How much more a victim in the middle of the disk is worth than one at its edges. Where streams lie around the
     /// middle without borders, dead blocks there make the way of the heads longer. So they are cleaned sooner than
     /// elsewhere, but less so the fuller the log is. `Greedy` looks at live blocks only.
-    fn pull(&self) -> f64 {
+    fn centre_weight(&self) -> f64 {
         if !matches!(self.free.geography(), Geography::Centred { .. }) || self.choice != Victim::CostBenefit {
             return 0.0;
         }
-        PULL * (1.0 - self.live as f64 / self.shape.blocks().max(1) as f64)
+        CENTRE_WEIGHT * (1.0 - self.live as f64 / self.shape.blocks().max(1) as f64)
     }
 
     /// The best victim among those with fewer than `limit` live blocks.
     fn best(&self, allowed: impl Fn(SegmentNo) -> bool, limit: u32) -> Option<SegmentNo> {
-        let pull = self.pull();
+        let centre_weight = self.centre_weight();
         let mut best: Option<(f64, SegmentNo)> = None;
         for (number, segment) in (0..).map(SegmentNo).zip(&self.table) {
             if segment.state == State::Full && segment.live < limit && allowed(number) {
-                let nearer = 1.0 + pull * self.free.nearness(number);
+                let nearer = 1.0 + centre_weight * self.free.nearness(number);
                 let score = nearer * self.choice.score(segment, self.shape.segment_blocks, self.clock);
                 if best.is_none_or(|(most, _)| score > most) {
                     best = Some((score, number));

@@ -74,7 +74,9 @@ fn compile(spec: &RulesSpec, branches: &[(String, BranchId)]) -> Result<Rules, R
         xattrs: xattrs_of(&ordered, &evicts),
         treats: spec.rules.iter().map(|rule| rule.treatment).fold(Treatment::default(), Treatment::or),
         staging_modes: spec.rules.iter().filter_map(|rule| rule.treatment.staging).collect(),
-        ask_late: ordered.iter().any(|rule| matches!(rule, Rule::When(when) if when.condition.mentions(Test::is_late))),
+        need_late_facts: ordered
+            .iter()
+            .any(|rule| matches!(rule, Rule::When(when) if when.condition.mentions(Test::is_late))),
         ordered,
         entries,
         names,

@@ -39,7 +39,7 @@ pub(super) enum Verdict {
     Fails,
     /// The file is new and what the test looks at is not known yet.
     NotYetKnown,
-    /// Nobody knows what it looks at.
+    /// What it looks at is not known.
     Unknown,
     /// The branch it looks at cannot be asked.
     Unreachable,
@@ -244,8 +244,8 @@ fn set(texts: impl Iterator<Item = String>) -> Box<[Box<[u8]>]> {
     set.into()
 }
 
-/// One of a branch's spaces, and the whole of which it is a part; of inodes, their numbers. `None` when nobody counts
-/// them.
+/// One of a branch's spaces, and the whole of which it is a part; of inodes, their numbers. `None` when the file system
+/// does not count them.
 pub(super) fn space(view: &BranchView, of: SpaceField) -> Option<(ByteSize, ByteSize)> {
     let used = |free: u64, whole: u64| (ByteSize(whole.saturating_sub(free)), ByteSize(whole));
     match of {

@@ -41,7 +41,7 @@ pub(super) enum Quantity {
 }
 
 impl Quantity {
-    /// Whether it is in no range while it is unknown: a birth, and inodes that nobody counts. (Other spaces are known
+    /// Whether it is in no range while it is unknown: a birth, and inodes that are not counted. (Other spaces are known
     /// while their branch is online.)
     fn may_be_unknown(self) -> bool {
         use Quantity::{Age, Share, Space};

@@ -278,7 +278,7 @@ impl Rules {
             .filter(|current| view(branches, *current).is_some_and(BranchView::open));
         let limited = self.is_limited(info, home_id);
         let obstacle = |branch| {
-            let level = limited.then(|| self.low_mark_in_the_way(branch, facts, branches)).flatten();
+            let level = limited.then(|| self.blocking_low_mark(branch, facts, branches)).flatten();
             level.unwrap_or_else(|| self.obstacle(branch, facts, branches))
         };
         let mut said: Vec<String> = info.to.iter().take(passed).map(|slot| obstacle_of(slot, &obstacle)).collect();
@@ -352,7 +352,7 @@ impl Rules {
 
     /// For a file that could stay where it is: the fill level whose low mark it would pass, where nothing else is in
     /// its way.
-    fn low_mark_in_the_way(&self, branch: BranchId, facts: &FileFacts<'_>, branches: &[BranchView]) -> Option<String> {
+    fn blocking_low_mark(&self, branch: BranchId, facts: &FileFacts<'_>, branches: &[BranchView]) -> Option<String> {
         view(branches, branch).filter(|view| view.takes_new() && view.has_room_to_move(facts.need()))?;
         let levels = self.evicts.iter().filter(|evict| evict.members.contains(&branch));
         let (evict, room) =

@@ -15,7 +15,7 @@ pub struct FileFacts<'a> {
     pub path: &'a [u8],
     /// Type.
     pub kind: FileKind,
-    /// Size in bytes; not looked at while the file is new and nobody has a guess.
+    /// Size in bytes; not looked at while the file is new and there is no guess.
     pub size: ByteSize,
     /// Bytes it occupies, without its holes; not looked at while the file is new.
     pub occupied: ByteSize,

@@ -9,7 +9,7 @@
 //! A guess chooses between rules and nothing else: no branch counts as full because of it, and the file is judged by
 //! its real size when it is closed.
 //!
-//! Memory is bounded: two generations of at most [`GENERATION`] keys, and what nobody closed for a whole generation is
+//! Memory is bounded: two generations of at most [`GENERATION`] keys, and what was not closed for a whole generation is
 //! forgotten. A key is a hash; where two meet, a guess is wrong.
 
 use std::hash::{Hash, Hasher};

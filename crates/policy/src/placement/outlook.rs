@@ -21,14 +21,14 @@ pub struct Outlook {
 
 impl Rules {
     /// Whether any rule asks for a fact that a new file does not have yet.
-    pub fn ask_late(&self) -> bool {
-        self.ask_late
+    pub fn need_late_facts(&self) -> bool {
+        self.need_late_facts
     }
 
     /// What the place of a new file waits for, if it waits no longer than until it grows beyond `most`. `None`: its
     /// place is certain, or waiting until then would not settle it.
     pub fn outlook(&self, facts: &FileFacts<'_>, branches: &[BranchView], most: ByteSize) -> Option<Outlook> {
-        if !self.ask_late {
+        if !self.need_late_facts {
             return None;
         }
         let mut buffer = Views::new();

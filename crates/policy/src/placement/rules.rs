@@ -115,7 +115,7 @@ pub struct Rules {
     /// What any of them says of waiting in memory.
     pub(super) staging_modes: Vec<StagingMode>,
     /// One of them asks for what a new file does not have yet.
-    pub(super) ask_late: bool,
+    pub(super) need_late_facts: bool,
 }
 
 /// The facts of files that any rule uses, so that callers collect no others.

@@ -84,7 +84,9 @@ impl Set {
             SpreadOrder::HighWater => above_mark(&members, question.largest(&self.members)),
             SpreadOrder::RoundRobin => after(&members, &self.members, question.around.last_used(index)),
             SpreadOrder::InOrder => members.first().copied(),
-            SpreadOrder::Random | SpreadOrder::RandomByFree => by_chance(&members, order, question.around.draw()),
+            SpreadOrder::Random | SpreadOrder::RandomByFree => {
+                choose_random(&members, order, question.around.random_number())
+            }
             order => most_free(members, order),
         });
         match picked {
@@ -96,7 +98,7 @@ impl Set {
     /// The member that holds most of the directory that the file is kept together with. None: the spread decides.
     fn pick_together(&self, group: &Group, question: &SpreadRequest<'_>) -> Option<Pick> {
         let dir = group.kept_together(question.path)?;
-        let held = question.open(&self.members).map(|member| (question.around.held_below(dir, member.0), member));
+        let held = question.open(&self.members).map(|member| (question.around.usage_below(dir, member.0), member));
         let holds: SmallVec<[(DirUsage, MemberView<'_>); 8]> =
             held.filter(|(held, _)| *held > DirUsage::default()).collect();
         let (_, (holder, view)) = holds.into_iter().rev().max_by_key(|(held, _)| *held)?;
@@ -195,13 +197,13 @@ fn most_free(members: MemberViews<'_>, order: SpreadOrder) -> Option<MemberView<
     }
 }
 
-fn by_chance<'a>(members: &MemberViews<'a>, order: SpreadOrder, draw: u64) -> Option<MemberView<'a>> {
+fn choose_random<'a>(members: &MemberViews<'a>, order: SpreadOrder, random: u64) -> Option<MemberView<'a>> {
     let weight = |(_, view): &MemberView<'_>| match order {
         // One that does not say how much is free has a small chance.
         SpreadOrder::RandomByFree => u128::from(view.free.0.max(1)),
         _ => 1,
     };
-    let mut place = share_of(draw, members.iter().map(weight).sum());
+    let mut place = share_of(random, members.iter().map(weight).sum());
     members.iter().copied().find(|member| {
         let found = place < weight(member);
         place = place.saturating_sub(weight(member));
@@ -209,10 +211,10 @@ fn by_chance<'a>(members: &MemberViews<'a>, order: SpreadOrder, draw: u64) -> Op
     })
 }
 
-/// `draw / 2^64 * of`, which is below `of`.
-fn share_of(draw: u64, of: u128) -> u128 {
+/// `random / 2^64 * of`, which is below `of`.
+fn share_of(random: u64, of: u128) -> u128 {
     let (high, low) = (of >> 64, of & u128::from(u64::MAX));
-    u128::from(draw) * high + ((u128::from(draw) * low) >> 64)
+    u128::from(random) * high + ((u128::from(random) * low) >> 64)
 }
 
 /// The next in the group's order after the one that got the last file.

@@ -18,13 +18,13 @@ pub trait Surroundings {
     fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool;
 
     /// What a branch holds below a directory, at all depths.
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage;
+    fn usage_below(&self, dir: &[u8], branch: BranchId) -> DirUsage;
 
     /// The member of a group that got its last file. Groups count as in [`Rules::groups`](super::Rules::groups).
     fn last_used(&self, group: usize) -> Option<BranchId>;
 
     /// A random number.
-    fn draw(&self) -> u64;
+    fn random_number(&self) -> u64;
 }
 
 /// An empty world without chance, for rules without groups.
@@ -36,7 +36,7 @@ impl Surroundings for Empty {
         false
     }
 
-    fn held_below(&self, _: &[u8], _: BranchId) -> DirUsage {
+    fn usage_below(&self, _: &[u8], _: BranchId) -> DirUsage {
         DirUsage::default()
     }
 
@@ -44,7 +44,7 @@ impl Surroundings for Empty {
         None
     }
 
-    fn draw(&self) -> u64 {
+    fn random_number(&self) -> u64 {
         0
     }
 }

@@ -17,7 +17,7 @@ impl Rules {
     /// Whether any new file may wait in memory, where `mode` holds for those of which no rule says something.
     pub fn may_stage(&self, mode: StagingMode) -> bool {
         let said = |wanted| mode == wanted || self.staging_modes.contains(&wanted);
-        said(StagingMode::Always) || self.ask_late && said(StagingMode::Auto)
+        said(StagingMode::Always) || self.need_late_facts && said(StagingMode::Auto)
     }
 
     /// How the rules want a file treated.

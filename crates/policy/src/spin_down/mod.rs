@@ -1,7 +1,7 @@
 //! When a disk may sleep: how long to wait, once nothing is left to do, before its motor is switched off.
 //!
 //! Sleeping saves power and costs a spin-up. It pays when the disk is left alone for longer than the break-even time
-//! ([`Costs`]). Nobody knows that when a period of idleness begins. So a policy chooses a timeout, and learns from how
+//! ([`Costs`]). That is not known when a period of idleness begins. So a policy chooses a timeout, and learns from how
 //! long the period then was. A [`SpinDown`] measures the periods and asks the policy; the same object decides live and
 //! in the lab.
 

@@ -51,7 +51,7 @@ pub(super) const INFO: SpinDownInfo = SpinDownInfo {
 };
 
 /// Periods that have to be known before the past is followed.
-const ENOUGH: usize = 10;
+const LEAST_PERIODS: usize = 10;
 
 struct RentToBuy {
     costs: Costs,
@@ -120,7 +120,7 @@ impl RentToBuy {
 impl Timeout for RentToBuy {
     fn timeout(&self, _foreseen: Option<Nanos>) -> Option<Nanos> {
         // No timeout up to twice the break-even time loses more than one spin-down in one period.
-        let trusted = self.recent.len() >= ENOUGH && self.credit >= self.costs.break_even;
+        let trusted = self.recent.len() >= LEAST_PERIODS && self.credit >= self.costs.break_even;
         Some(if trusted { self.cheapest } else { self.costs.break_even })
     }
 

@@ -39,7 +39,7 @@ impl Default for Config {
 pub enum Staged {
     /// It stays in memory.
     Kept,
-    /// It passed the threshold: [`Staging::leave`] it.
+    /// It passed the threshold: [`Staging::remove`] it.
     Transform,
     /// It is not staged.
     Elsewhere,
@@ -94,9 +94,9 @@ fn pages_of(size: ByteSize) -> Pages {
 impl Staging {
     /// With no files.
     pub fn new(config: Config) -> Staging {
-        let nobody = StagedFile { dir: FileId(0), size: ByteSize(0) };
+        let none = StagedFile { dir: FileId(0), size: ByteSize(0) };
         let (due, threshold) = (Nanos::NEVER, config.threshold);
-        let ends = Record { file: FileId(0), staged: nobody, due, threshold, older: ENDS, newer: ENDS };
+        let ends = Record { file: FileId(0), staged: none, due, threshold, older: ENDS, newer: ENDS };
         let (places, due) = (FxHashMap::default(), BTreeSet::new());
         Staging { config, records: vec![ends], places, free: ENDS, pages: Pages(0), due }
     }
@@ -191,7 +191,7 @@ impl Staging {
     }
 
     /// The files that must leave so that `pages` pages are no longer staged, the least recently used first. All, if
-    /// they have fewer. They stay until [`Staging::leave`].
+    /// they have fewer. They stay until [`Staging::remove`].
     pub fn pressure(&self, pages: Pages) -> Vec<FileId> {
         self.pressure_among(pages, |_| true)
     }
@@ -218,13 +218,13 @@ impl Staging {
         record.map_or(Pages(0), |record| pages_of(record.staged.size))
     }
 
-    /// Which files are to leave by now because of their age, the oldest first. They stay until [`Staging::leave`].
+    /// Which files are to leave by now because of their age, the oldest first. They stay until [`Staging::remove`].
     pub fn expired(&self, now: Nanos) -> Vec<FileId> {
         self.due.iter().take_while(|(due, _)| *due <= now).map(|&(_, file)| file).collect()
     }
 
     /// Sets the time at which the file leaves at the latest.
-    pub fn leave_by(&mut self, file: FileId, due: Nanos) {
+    pub fn schedule_destage(&mut self, file: FileId, due: Nanos) {
         if let Some(&place) = self.places.get(&file)
             && due < self.at(place).due
         {
@@ -233,7 +233,7 @@ impl Staging {
     }
 
     /// Lets the file leave at once, regardless of its age.
-    pub fn hurry(&mut self, file: FileId) {
+    pub fn schedule_destage_now(&mut self, file: FileId) {
         if let Some(&place) = self.places.get(&file) {
             self.make_due(place, Nanos(0));
         }
@@ -249,7 +249,7 @@ impl Staging {
     }
 
     /// Removes a file that goes to its file system; `None` if it was not staged.
-    pub fn leave(&mut self, file: FileId) -> Option<StagedFile> {
+    pub fn remove(&mut self, file: FileId) -> Option<StagedFile> {
         let place = self.places.remove(&file)?;
         self.unlink(place);
         self.make_due(place, Nanos::NEVER);
@@ -262,7 +262,7 @@ impl Staging {
 
     /// The file is deleted; true if it was staged, and so never touches the disk.
     pub fn delete(&mut self, file: FileId) -> bool {
-        self.leave(file).is_some()
+        self.remove(file).is_some()
     }
 
     /// Pages of all staged files.

@@ -21,7 +21,7 @@ fn a_file_of_just_the_threshold_stays_and_one_byte_more_leaves() {
     let mut staging = with_files(&[0]);
     assert_eq!(staging.write(FileId(10), MIB), Staged::Kept);
     assert_eq!(staging.write(FileId(10), ByteSize(MIB.0 + 1)), Staged::Transform);
-    assert_eq!(staging.leave(FileId(10)), Some(StagedFile { dir: DIR, size: ByteSize(MIB.0 + 1) }));
+    assert_eq!(staging.remove(FileId(10)), Some(StagedFile { dir: DIR, size: ByteSize(MIB.0 + 1) }));
     assert_eq!(staging.write(FileId(10), MIB), Staged::Elsewhere);
     assert_eq!(staging.pages(), Pages(0));
 }
@@ -51,7 +51,7 @@ fn a_deleted_file_is_gone_and_a_file_that_left_is_none_of_ours() {
     let mut staging = with_files(&[PAGE_BYTES, PAGE_BYTES]);
     assert!(staging.delete(FileId(10)));
     assert!(!staging.delete(FileId(10)));
-    staging.leave(FileId(11));
+    staging.remove(FileId(11));
     assert!(!staging.delete(FileId(11)));
     assert_eq!((staging.pages(), staging.files()), (Pages(0), 0));
 }
@@ -60,7 +60,7 @@ fn a_deleted_file_is_gone_and_a_file_that_left_is_none_of_ours() {
 fn creating_a_staged_file_again_changes_nothing() {
     let mut staging = with_files(&[PAGE_BYTES]);
     staging.create(NOW, FileId(10), FileId(5));
-    assert_eq!(staging.leave(FileId(10)), Some(StagedFile { dir: DIR, size: ByteSize(PAGE_BYTES) }));
+    assert_eq!(staging.remove(FileId(10)), Some(StagedFile { dir: DIR, size: ByteSize(PAGE_BYTES) }));
 }
 
 fn aged(seconds: u64) -> Staging {
@@ -76,7 +76,7 @@ fn files_leave_by_age_the_oldest_first_and_use_makes_none_younger() {
     staging.write(FileId(1), MIB);
     assert_eq!(staging.expired(Nanos::from_secs(30)), []);
     assert_eq!(staging.expired(Nanos::from_secs(31)), [FileId(1)]);
-    staging.leave(FileId(2));
+    staging.remove(FileId(2));
     assert_eq!(staging.expired(Nanos::from_secs(99)), [FileId(1), FileId(3)]);
     assert_eq!(with_files(&[1]).expired(Nanos(u64::MAX - 1)), [], "where memory keeps its contents nothing is too old");
 }
@@ -111,14 +111,14 @@ fn files_that_wait_leave_no_later_than_another_age_wants() {
 }
 
 #[test]
-fn a_file_in_a_hurry_is_due_at_once() {
+fn a_file_scheduled_to_leave_now_is_due_at_once() {
     let mut staging = aged(30);
     staging.create(Nanos(0), FileId(1), DIR);
     staging.create(Nanos(0), FileId(2), DIR);
-    staging.hurry(FileId(2));
+    staging.schedule_destage_now(FileId(2));
     assert_eq!(staging.expired(Nanos(0)), [FileId(2)]);
     let mut kept = with_files(&[1]);
-    kept.hurry(FileId(10));
+    kept.schedule_destage_now(FileId(10));
     assert_eq!(kept.expired(Nanos(0)), [FileId(10)], "also where memory keeps its contents");
 }
 
@@ -127,7 +127,7 @@ fn a_number_used_again_has_the_age_of_its_new_file() {
     let mut staging = aged(30);
     staging.create(Nanos(0), FileId(1), DIR);
     staging.create(Nanos(0), FileId(2), DIR);
-    staging.leave(FileId(2));
+    staging.remove(FileId(2));
     staging.create(Nanos::from_secs(20), FileId(2), DIR);
     assert_eq!(staging.expired(Nanos::from_secs(30)), [FileId(1)]);
 }
@@ -138,7 +138,7 @@ fn ages_of_files_that_left_do_not_pile_up() {
     staging.create(Nanos(0), FileId(1), DIR);
     for file in 2..10_000 {
         staging.create(Nanos(file), FileId(file), DIR);
-        staging.leave(FileId(file));
+        staging.remove(FileId(file));
     }
     assert_eq!(staging.due.len(), 1);
     assert_eq!(staging.expired(Nanos::from_secs(30)), [FileId(1)]);
@@ -150,8 +150,8 @@ fn a_file_that_is_to_leave_by_a_time_leaves_then_or_before() {
     for file in [1, 2] {
         staging.create(Nanos::from_secs(0), FileId(file), DIR);
     }
-    staging.leave_by(FileId(1), Nanos::from_secs(2));
-    staging.leave_by(FileId(1), Nanos::from_secs(40));
+    staging.schedule_destage(FileId(1), Nanos::from_secs(2));
+    staging.schedule_destage(FileId(1), Nanos::from_secs(40));
     assert_eq!(staging.expired(Nanos::from_secs(1)), []);
     assert_eq!(staging.expired(Nanos::from_secs(2)), [FileId(1)]);
     assert_eq!(staging.expired(Nanos::from_secs(30)), [FileId(1), FileId(2)]);
@@ -210,7 +210,7 @@ proptest! {
                 }
                 _ => {
                     let left = at.map(|at| list.remove(at).1);
-                    prop_assert_eq!(staging.leave(FileId(file)).map(|staged| staged.size.0), left);
+                    prop_assert_eq!(staging.remove(FileId(file)).map(|staged| staged.size.0), left);
                 }
             }
             prop_assert_eq!(staging.pages().0, list.iter().map(|&(_, size)| size.div_ceil(PAGE_BYTES)).sum::<u64>());

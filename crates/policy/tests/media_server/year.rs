@@ -316,7 +316,7 @@ impl Surroundings for Pool {
         self.held(dir, branch).files > 0
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
+    fn usage_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         self.held(dir, branch)
     }
 
@@ -324,7 +324,7 @@ impl Surroundings for Pool {
         None
     }
 
-    fn draw(&self) -> u64 {
+    fn random_number(&self) -> u64 {
         0
     }
 }

@@ -27,7 +27,7 @@ pub(super) const OVERFLOWED: &str = "overflowed";
 
 thread_local! {
     /// What libbpf said since the last load on this thread began.
-    static SAID: RefCell<String> = const { RefCell::new(String::new()) };
+    static LIBBPF_OUTPUT: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Attached until it is dropped.
@@ -39,10 +39,10 @@ pub(super) struct Programs {
 impl Programs {
     /// Watches this device, through a ring of `ring` bytes.
     pub(super) fn attach(device: Dev, ring: ByteSize) -> Result<Programs, BpfError> {
-        set_print(Some((PrintLevel::Warn, |_, words| SAID.with_borrow_mut(|said| said.push_str(&words)))));
-        SAID.take();
+        set_print(Some((PrintLevel::Warn, |_, words| LIBBPF_OUTPUT.with_borrow_mut(|said| said.push_str(&words)))));
+        LIBBPF_OUTPUT.take();
         let opened = prepared(device, ring)?;
-        let object = opened.load().map_err(|error| refused(error, SAID.take()))?;
+        let object = opened.load().map_err(|error| refused(error, LIBBPF_OUTPUT.take()))?;
         let links = object.progs_mut().map(|program| program.attach()).collect::<Result<_, _>>();
         Ok(Programs { _links: links.map_err(BpfError::of("attaching the programs"))?, object })
     }

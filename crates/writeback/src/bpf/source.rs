@@ -17,7 +17,7 @@ use super::record::{self, FileKey, KernelReport, LostEvents};
 /// See the module.
 pub struct Source {
     ring: RingBuffer<'static>,
-    /// What the ring has handed over and nobody has taken yet.
+    /// What the ring has handed over and that was not taken yet.
     arrived: Arc<Mutex<Vec<KernelReport>>>,
     programs: Programs,
 }

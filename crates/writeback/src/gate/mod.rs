@@ -4,8 +4,8 @@
 //! follows the disk. It is twice the disk's rate just above the set point, its rate in the middle, and zero at the
 //! limit. So every write is slowed down a little, instead of a single one for long.
 //!
-//! No writer is stuck. All waiting writers continue when nothing reached the disk for [`PATIENCE`], when the policy has
-//! nothing to offer, and when the flusher stops. Then only the kernel's own limits hold.
+//! No writer is stuck. All waiting writers continue when nothing reached the disk for [`STALL_TIMEOUT`], when the
+//! policy has nothing to offer, and when the flusher stops. Then only the kernel's own limits hold.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use umbrella_units::{Nanos, Pages};
 use crate::thresholds::Thresholds;
 
 /// How long writers wait for a disk that does nothing.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often a writer's turn is looked at, at least.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often the kernel's thresholds are looked at while something is dirty.
@@ -93,7 +93,7 @@ pub(crate) struct Gate {
     level: AtomicU64,
     set_point: AtomicU64,
     background: AtomicU64,
-    patience: Duration,
+    stall_timeout: Duration,
 }
 
 /// At which rate writers may write, when the disk writes at `rate`; `None`: not now.
@@ -106,7 +106,7 @@ fn pace(level: Pages, thresholds: Thresholds, rate: f64) -> Option<f64> {
 }
 
 impl Gate {
-    pub(crate) fn new(thresholds: Thresholds, patience: Duration) -> Gate {
+    pub(crate) fn new(thresholds: Thresholds, stall_timeout: Duration) -> Gate {
         let now = Instant::now();
         Gate {
             state: Mutex::new(GateState {
@@ -125,7 +125,7 @@ impl Gate {
             level: AtomicU64::new(0),
             set_point: AtomicU64::new(thresholds.set_point.0),
             background: AtomicU64::new(thresholds.background.0),
-            patience,
+            stall_timeout,
         }
     }
 
@@ -216,8 +216,8 @@ impl Gate {
         self.changed.notify_one();
     }
 
-    /// Lets writers go until the flusher stops, and calls `tick` now and then. It sleeps while nothing is dirty and
-    /// nobody waits.
+    /// Lets writers go until the flusher stops, and calls `tick` now and then. It sleeps while nothing is dirty and no
+    /// writer waits.
     pub(crate) fn run(&self, tick: impl Fn()) {
         let mut ticked = Instant::now();
         loop {
@@ -227,7 +227,7 @@ impl Gate {
             }
             let mut state = self.state.lock();
             // Not before: a tick takes a while, and writers continue meanwhile.
-            let (due, wait) = state.due(self.level(), Instant::now(), self.patience);
+            let (due, wait) = state.due(self.level(), Instant::now(), self.stall_timeout);
             if due.is_empty() {
                 if state.stopped {
                     return;
@@ -248,10 +248,10 @@ impl Gate {
 
 impl GateState {
     /// Returns the writers whose turn has come, or else the time until the next check.
-    fn due(&mut self, level: Pages, now: Instant, patience: Duration) -> (Vec<Waiter>, Duration) {
+    fn due(&mut self, level: Pages, now: Instant, stall_timeout: Duration) -> (Vec<Waiter>, Duration) {
         let Some(first) = self.waiting.front() else { return (Vec::new(), TICK) };
-        let patient_until = self.progress.max(first.since) + patience;
-        self.stalled |= level >= self.thresholds.set_point && now >= patient_until;
+        let stalled_from = self.progress.max(first.since) + stall_timeout;
+        self.stalled |= level >= self.thresholds.set_point && now >= stalled_from;
         let all = self.stopped || self.stalled || level < self.thresholds.set_point;
         let go = if all {
             self.waiting.len()

@@ -8,8 +8,8 @@ use super::*;
 const THRESHOLDS: Thresholds = Thresholds { background: Pages(100), set_point: Pages(150), limit: Pages(200) };
 const LONG: Duration = Duration::from_secs(30);
 
-fn gate(level: u64, patience: Duration) -> Gate {
-    let gate = Gate::new(THRESHOLDS, patience);
+fn gate(level: u64, stall_timeout: Duration) -> Gate {
+    let gate = Gate::new(THRESHOLDS, stall_timeout);
     gate.set_level(Pages(level));
     gate
 }

@@ -18,7 +18,7 @@ const MOST_EXTENTS: usize = 4096;
 const WINDOW: u64 = 1 << 15;
 /// Number of pages before the wanted page at which a query begins, if the file has too many pieces for one answer to
 /// cover a window. The extents of these pages fit into one answer, most likely with the one before the page.
-const NEAR: u64 = 64;
+const PAGES_BEFORE: u64 = 64;
 /// Queries for pages without a place are repeated after this time: the kernel may have written them.
 const OLD: Nanos = Nanos::from_secs(5);
 
@@ -42,7 +42,11 @@ impl Places {
     /// The first page from which the file system has to map a write at `page`; `None` if its place is known.
     pub(crate) fn first_unmapped(&self, page: PageIndex, now: Nanos) -> Option<PageIndex> {
         if page >= self.to && page.0 - self.to.0 < WINDOW && self.to > self.from {
-            return Some(if self.in_pieces && page.0 - self.to.0 > NEAR { Places::align_down(page) } else { self.to });
+            return Some(if self.in_pieces && page.0 - self.to.0 > PAGES_BEFORE {
+                Places::align_down(page)
+            } else {
+                self.to
+            });
         }
         if !(self.from..self.to).contains(&page) {
             return Some(if self.in_pieces { Places::align_down(page) } else { PageIndex(page.0 - page.0 % WINDOW) });
@@ -54,7 +58,7 @@ impl Places {
     }
 
     fn align_down(page: PageIndex) -> PageIndex {
-        PageIndex(page.0.saturating_sub(NEAR))
+        PageIndex(page.0.saturating_sub(PAGES_BEFORE))
     }
 
     /// Records the file system's answer about the pages from `from` up to `to`.

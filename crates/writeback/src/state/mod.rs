@@ -7,8 +7,8 @@ use umbrella_units::{BlockNo, FileId, Nanos, PageIndex, PageKey, Pages};
 use crate::file::PageRange;
 use crate::files::{Answer, Files, MOST_OPEN, Reach, WriteSequence};
 use crate::geometry::Geometry;
-use crate::ledger::Ledger;
 use crate::recency::Recency;
+use crate::recorded_policy::RecordedPolicy;
 use crate::round::Round;
 
 /// Pages whose place is looked at again when more is known of their file.
@@ -25,7 +25,7 @@ pub(crate) struct FlushStats {
 
 /// See the module.
 pub(crate) struct FlusherState {
-    pub(crate) ledger: Ledger,
+    pub(crate) policy: RecordedPolicy,
     pub(crate) files: Files,
     pub(crate) recency: Recency,
     pub(crate) round: Round,
@@ -51,9 +51,9 @@ struct Comparing {
 }
 
 impl FlusherState {
-    pub(crate) fn new(ledger: Ledger, geometry: Geometry) -> FlusherState {
+    pub(crate) fn new(policy: RecordedPolicy, geometry: Geometry) -> FlusherState {
         FlusherState {
-            ledger,
+            policy,
             files: Files::new(geometry),
             recency: Recency::default(),
             round: Round::default(),
@@ -79,7 +79,7 @@ impl FlusherState {
 
     /// Pages that are dirty or on their way.
     pub(crate) fn level(&self) -> Pages {
-        Pages(self.ledger.dirty().0 + self.in_flight.0)
+        Pages(self.policy.dirty().0 + self.in_flight.0)
     }
 
     /// Adds a file that can be opened by `reach`. Returns false if it cannot be written back in order, because too many
@@ -87,7 +87,7 @@ impl FlusherState {
     pub(crate) fn add_file(&mut self, file: FileId, reach: Reach) -> bool {
         if self.files.get(file).is_none() {
             if self.files.is_full() {
-                self.files.trim(|file| self.ledger.dirty_in(file).0 > 0);
+                self.files.trim(|file| self.policy.dirty_in(file).0 > 0);
             }
             if matches!(reach, Reach::Kept(_)) && !self.files.may_keep() {
                 return false;
@@ -100,13 +100,13 @@ impl FlusherState {
     /// Records the file system's answer about a file's places. Moves pages whose noted place was wrong.
     pub(crate) fn record_places(&mut self, now: Nanos, file: FileId, answer: &Answer) {
         self.files.record_places(file, answer, now);
-        let mut left = if self.ledger.dirty_in(file).0 > 0 { MOST_REMAPPED } else { 0 };
+        let mut left = if self.policy.dirty_in(file).0 > 0 { MOST_REMAPPED } else { 0 };
         for extent in &answer.found {
             for at in 0..extent.pages.pages.0.min(left) {
                 let page = PageKey { file, index: PageIndex(extent.pages.first.0 + at) };
                 let block = BlockNo(extent.block.0.saturating_add(at));
-                if self.ledger.block_of(page).is_some_and(|believed| believed != block) {
-                    self.ledger.on(now, Event::Remap { page, block });
+                if self.policy.block_of(page).is_some_and(|believed| believed != block) {
+                    self.policy.on(now, Event::Remap { page, block });
                 }
             }
             left = left.saturating_sub(extent.pages.pages.0);
@@ -126,9 +126,9 @@ impl FlusherState {
             let page = PageKey { file, index: PageIndex(index) };
             let Some(block) = self.files.block_of(file, page.index) else { return };
             let active = self.recency.is_active(life, page);
-            self.ledger.on(now, Event::Dirty { page, block, active });
-            let ledger = &mut self.ledger;
-            self.recency.used(life, page, &mut |event| record_event(ledger, now, event));
+            self.policy.on(now, Event::Dirty { page, block, active });
+            let policy = &mut self.policy;
+            self.recency.used(life, page, &mut |event| record_event(policy, now, event));
         }
     }
 
@@ -137,19 +137,19 @@ impl FlusherState {
         let Some(life) = self.files.get(file).map(|known| known.life) else { return };
         for index in range.first.0..range.end().0 {
             let page = PageKey { file, index: PageIndex(index) };
-            record_event(&mut self.ledger, now, Event::Touch { page });
-            let ledger = &mut self.ledger;
-            self.recency.used(life, page, &mut |event| record_event(ledger, now, event));
+            record_event(&mut self.policy, now, Event::Touch { page });
+            let policy = &mut self.policy;
+            self.recency.used(life, page, &mut |event| record_event(policy, now, event));
         }
     }
 
     /// Pages from `from` on are gone, or are on disk without our write-back.
     pub(crate) fn drop_from(&mut self, now: Nanos, file: FileId, from: PageIndex) {
-        let before = self.ledger.dirty();
-        if self.ledger.dirty_in(file).0 > 0 {
-            self.ledger.on(now, Event::Truncate { file, from });
+        let before = self.policy.dirty();
+        if self.policy.dirty_in(file).0 > 0 {
+            self.policy.on(now, Event::Truncate { file, from });
         }
-        self.tally.cleaned.0 += before.0 - self.ledger.dirty().0;
+        self.tally.cleaned.0 += before.0 - self.policy.dirty().0;
     }
 
     /// Pages are gone, or on disk. If a range ends behind the last dirty page of the file, all from its
@@ -166,9 +166,9 @@ impl FlusherState {
 
     /// One page is gone, or on disk.
     pub(crate) fn clean(&mut self, now: Nanos, page: PageKey) {
-        let before = self.ledger.dirty();
-        record_event(&mut self.ledger, now, Event::Clean { page });
-        self.tally.cleaned.0 += before.0 - self.ledger.dirty().0;
+        let before = self.policy.dirty();
+        record_event(&mut self.policy, now, Event::Clean { page });
+        self.tally.cleaned.0 += before.0 - self.policy.dirty().0;
     }
 
     /// The file is gone.
@@ -177,7 +177,7 @@ impl FlusherState {
             return;
         }
         self.drop_from(now, file, PageIndex(0));
-        self.ledger.on(now, Event::Delete { file });
+        self.policy.on(now, Event::Delete { file });
         self.files.remove(file);
         if !self.resting && self.gone.len() < MOST_OPEN {
             self.gone.push(file);
@@ -201,19 +201,19 @@ impl FlusherState {
 
     /// Files that have dirty pages.
     pub(crate) fn dirty_files(&self) -> impl Iterator<Item = FileId> {
-        self.files.iter().map(|(file, _)| file).filter(|file| self.ledger.dirty_in(*file).0 > 0)
+        self.files.iter().map(|(file, _)| file).filter(|file| self.policy.dirty_in(*file).0 > 0)
     }
 
     /// Appends what is to be written next: about `want` pages. When all that is dirty is active, the active list ages,
     /// as memory that gets short would make it.
     pub(crate) fn choose(&mut self, now: Nanos, want: Pages, out: &mut Vec<DirtyPage>) {
         let before = out.len();
-        self.ledger.select(now, want, out);
-        while out.len() == before && self.ledger.dirty().0 > 0 && self.recency.active() > 0 {
+        self.policy.select(now, want, out);
+        while out.len() == before && self.policy.dirty().0 > 0 && self.recency.active() > 0 {
             let batch = usize::try_from(want.0.max(32)).unwrap_or(usize::MAX);
-            let ledger = &mut self.ledger;
-            self.recency.deactivate(batch, &mut |event| record_event(ledger, now, event));
-            self.ledger.select(now, want, out);
+            let policy = &mut self.policy;
+            self.recency.deactivate(batch, &mut |event| record_event(policy, now, event));
+            self.policy.select(now, want, out);
         }
         let chosen = Pages((out.len() - before) as u64);
         self.in_flight.0 += chosen.0;
@@ -222,7 +222,7 @@ impl FlusherState {
 
     /// Closes descriptors that are not needed. Call it while no write-back is under way.
     pub(crate) fn close_idle_files(&mut self) {
-        self.files.close_clean(|file| self.ledger.dirty_in(file).0 > 0);
+        self.files.close_clean(|file| self.policy.dirty_in(file).0 > 0);
     }
 
     /// Notes that chosen pages are on disk, or that the flusher gives them up.
@@ -231,14 +231,14 @@ impl FlusherState {
     }
 }
 
-/// Passes an event to the ledger if its page is dirty.
-fn record_event(ledger: &mut Ledger, now: Nanos, event: Event) {
+/// Passes an event to the policy if its page is dirty.
+fn record_event(policy: &mut RecordedPolicy, now: Nanos, event: Event) {
     let (Event::Touch { page } | Event::Activate { page } | Event::Deactivate { page } | Event::Clean { page }) = event
     else {
         return;
     };
-    if ledger.block_of(page).is_some() {
-        ledger.on(now, event);
+    if policy.block_of(page).is_some() {
+        policy.on(now, event);
     }
 }
 

@@ -16,7 +16,10 @@ fn handle(file: u64) -> Reach {
 }
 
 fn state(policy: &str) -> FlusherState {
-    FlusherState::new(Ledger::new(Settings::parse(policy).expect("a policy")).expect("a policy"), Geometry::Unknown)
+    FlusherState::new(
+        RecordedPolicy::new(Settings::parse(policy).expect("a policy")).expect("a policy"),
+        Geometry::Unknown,
+    )
 }
 
 fn range(first: u64, pages: u64) -> PageRange {
@@ -125,7 +128,7 @@ proptest! {
                     5 => {
                         // Not through `choose`: the aging of its active list is its own.
                         let (mut chosen, mut expected) = (Vec::new(), Vec::new());
-                        state.ledger.select(now, Pages(pages), &mut chosen);
+                        state.policy.select(now, Pages(pages), &mut chosen);
                         naive.policy.select(now, Pages(pages), &mut expected);
                         for page in &expected {
                             naive.dirty.remove(&(page.page.file.0, page.page.index.0));
@@ -139,8 +142,8 @@ proptest! {
                         (first..first + pages).for_each(|index| naive.write(now, (file, index)));
                     }
                 }
-                prop_assert_eq!(state.ledger.dirty(), naive.policy.dirty());
-                prop_assert_eq!(state.ledger.dirty().0, naive.dirty.len() as u64);
+                prop_assert_eq!(state.policy.dirty(), naive.policy.dirty());
+                prop_assert_eq!(state.policy.dirty().0, naive.dirty.len() as u64);
             }
         }
     }
@@ -163,7 +166,7 @@ proptest! {
                 state.choose(Nanos(1 << 20), Pages(7), &mut chosen);
             }
             prop_assert_eq!(chosen.len() as u64, dirty.0, "{}", info.name);
-            prop_assert_eq!((state.ledger.dirty(), state.in_flight), (Pages(0), dirty));
+            prop_assert_eq!((state.policy.dirty(), state.in_flight), (Pages(0), dirty));
             state.settle(dirty);
             prop_assert_eq!(state.level(), Pages(0));
         }
@@ -191,9 +194,9 @@ fn what_is_written_while_a_sync_runs_stays_dirty() {
     let turn = state.turn;
     state.wrote(Nanos(1), FileId(1), range(1, 1));
     state.synced(Nanos(2), FileId(1), turn);
-    assert_eq!(state.ledger.dirty(), Pages(3), "more than is, rather than less");
+    assert_eq!(state.policy.dirty(), Pages(3), "more than is, rather than less");
     state.synced_all(Nanos(3), state.turn);
-    assert_eq!(state.ledger.dirty(), Pages(0));
+    assert_eq!(state.policy.dirty(), Pages(0));
 }
 
 #[test]
@@ -216,9 +219,9 @@ fn a_large_hole_drops_all_behind_its_beginning_at_once() {
     record_places(&mut state, 1);
     state.wrote(Nanos(0), FileId(1), range(0, 100));
     state.drop_range(Nanos(1), FileId(1), range(10, 5));
-    assert_eq!(state.ledger.dirty(), Pages(95));
+    assert_eq!(state.policy.dirty(), Pages(95));
     state.drop_range(Nanos(1), FileId(1), range(50, u64::MAX));
-    assert_eq!(state.ledger.dirty(), Pages(45));
+    assert_eq!(state.policy.dirty(), Pages(45));
 }
 
 #[test]

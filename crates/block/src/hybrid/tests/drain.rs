@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use umbrella_units::Nanos;
 
-use super::under_way::{GatedPair, PATIENCE, ends, never, starts};
+use super::under_way::{GatedPair, TIMEOUT, ends, never, starts};
 use super::*;
 use crate::error::Operation;
 use crate::fault::{CallFault, Faulty, Plan, Rule};
@@ -12,7 +12,7 @@ use crate::fault::{CallFault, Faulty, Plan, Rule};
 fn until(what: &str, reached: impl Fn() -> bool) {
     let begun = Instant::now();
     while !reached() {
-        assert!(begun.elapsed() < PATIENCE, "it never comes to it that {what}");
+        assert!(begun.elapsed() < TIMEOUT, "it never comes to it that {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -123,7 +123,7 @@ fn reads_between_writes(share: u8) -> u64 {
             gated.disk().moves_on_to(Operation::Write, range(*next, 8));
             let begun = Instant::now();
             while gated.disk().gate.lock().stood == done {
-                assert!(begun.elapsed() < PATIENCE, "the drain does not continue");
+                assert!(begun.elapsed() < TIMEOUT, "the drain does not continue");
                 read(&hybrid, 7000, 8);
                 reads += 1;
                 // The drain has its turn where there are more threads than processors.

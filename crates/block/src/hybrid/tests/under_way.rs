@@ -13,7 +13,7 @@ use super::*;
 use crate::error::Operation;
 
 /// How long anything is waited for; longer, and the test has failed.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A device whose calls of one kind stop at its gate while that is closed.
 pub(super) struct Gated {
@@ -59,7 +59,7 @@ impl Gated {
     /// Returns when `calls` calls wait at the gate.
     pub(super) fn holds(&self, calls: usize) {
         let mut gate = self.gate.lock();
-        self.changed.wait_while_for(&mut gate, |gate| gate.waiting < calls, PATIENCE);
+        self.changed.wait_while_for(&mut gate, |gate| gate.waiting < calls, TIMEOUT);
         assert!(gate.waiting >= calls, "nothing came to the gate");
     }
 
@@ -70,7 +70,7 @@ impl Gated {
             gate.waiting += 1;
             gate.stood += 1;
             self.changed.notify_all();
-            self.changed.wait_while_for(&mut gate, |gate| stops(gate), PATIENCE);
+            self.changed.wait_while_for(&mut gate, |gate| stops(gate), TIMEOUT);
             gate.waiting -= 1;
         }
         if operation == Operation::Write && gate.broken.is_some_and(|broken| broken.overlaps(range)) {
@@ -167,7 +167,7 @@ pub(super) fn starts<'s, T: Send + 's>(
 pub(super) fn ends<T>(work: ScopedJoinHandle<'_, T>) -> T {
     let begun = Instant::now();
     while !work.is_finished() {
-        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        assert!(begun.elapsed() < TIMEOUT, "it does not end");
         std::thread::sleep(Duration::from_millis(1));
     }
     work.join().expect("no panic")
@@ -239,7 +239,7 @@ fn a_drain_that_fails_in_the_middle_of_a_record_leaves_the_rest_of_it_in_the_log
         let joined = |count| {
             let begun = Instant::now();
             while hybrid.shared.state.lock().joined < count {
-                assert!(begun.elapsed() < PATIENCE, "it does not join");
+                assert!(begun.elapsed() < TIMEOUT, "it does not join");
                 std::thread::sleep(Duration::from_millis(1));
             }
         };
@@ -336,7 +336,7 @@ fn a_disk_that_is_read_or_written_does_not_fall_asleep_under_it() {
             let sleep = starts(scope, || hybrid.sleep());
             let begun = Instant::now();
             while hybrid.stats().disk != Motion::Stopping {
-                assert!(begun.elapsed() < PATIENCE && !sleep.is_finished(), "it waits for {operation}");
+                assert!(begun.elapsed() < TIMEOUT && !sleep.is_finished(), "it waits for {operation}");
             }
             // What comes now is not for the disk, which is about to sleep.
             let later = starts(scope, || hybrid.write(Lba(4004), &fill(2, 2), Durability::Cached));
@@ -387,7 +387,7 @@ fn of_a_write_on_its_way_into_the_log_and_a_newer_one_the_newer_wins_and_stays()
         let newer = starts(scope, || hybrid.write(Lba(1000), &fill(2, 16), Durability::Cached));
         let begun = Instant::now();
         while hybrid.shared.state.lock().joined < 2 && gated.disk().gate.lock().waiting == 0 {
-            assert!(begun.elapsed() < PATIENCE, "it goes nowhere");
+            assert!(begun.elapsed() < TIMEOUT, "it goes nowhere");
             std::thread::sleep(Duration::from_millis(1));
         }
         assert!(!older.is_finished() && !newer.is_finished());
@@ -446,7 +446,7 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
         let close = starts(scope, || hybrid.close());
         let begun = Instant::now();
         while !shared.state.lock().closing {
-            assert!(begun.elapsed() < PATIENCE, "it is closing");
+            assert!(begun.elapsed() < TIMEOUT, "it is closing");
         }
         gated.disk().open();
         ends(close).expect("it can be closed");
@@ -482,7 +482,7 @@ impl BlockDevice for TellsOne {
 fn until(it_is_so: &AtomicBool) {
     let begun = Instant::now();
     while !it_is_so.load(Ordering::SeqCst) {
-        assert!(begun.elapsed() < PATIENCE, "it never comes to that");
+        assert!(begun.elapsed() < TIMEOUT, "it never comes to that");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -492,7 +492,7 @@ fn until_it_waits<T>(thread: rustix::thread::Pid, work: &ScopedJoinHandle<'_, T>
     let path = format!("/proc/self/task/{}/status", thread.as_raw_nonzero());
     let (begun, mut same, mut last) = (Instant::now(), 0, None);
     while !work.is_finished() && same < 20 {
-        assert!(begun.elapsed() < PATIENCE, "it neither waits nor ends");
+        assert!(begun.elapsed() < TIMEOUT, "it neither waits nor ends");
         std::thread::sleep(Duration::from_millis(2));
         let now = std::fs::read_to_string(&path).ok().filter(|status| status.contains("State:\tS"));
         same = if now.is_some() && now == last { same + 1 } else { 0 };

@@ -82,7 +82,7 @@ pub const MAX_ENTRIES: usize = (CHECKSUM_AT - FIRST_ENTRY_AT) / ENTRY_BYTES;
 /// What a chunk says of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Entry {
-    /// A data block that nobody needs: it was overwritten before it was written out. Its data is not checked.
+    /// A data block that is not needed: it was overwritten before it was written out. Its data is not checked.
     Dead,
     /// A user's block.
     Data {

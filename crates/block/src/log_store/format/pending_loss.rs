@@ -25,7 +25,7 @@ use std::ops::Range;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::ids::{CheckpointNo, Sequence};
 use super::raw::{FieldReader, Writer, check};
-use super::repeat::{fewer, joined};
+use super::repeat::{joined, merge_until};
 
 /// Runs and ranges that there is room for.
 pub(super) const MOST_RUNS: usize = 220;
@@ -58,7 +58,7 @@ impl PendingLoss {
     pub(in crate::log_store) fn fitting(mut self) -> PendingLoss {
         if self.blocks.len() + self.among.len() > MOST_RUNS {
             let all = std::mem::take(&mut self.blocks).into_iter().chain(std::mem::take(&mut self.among));
-            self.among = fewer(joined(all.collect()), |runs| runs.len() <= MOST_RUNS).0;
+            self.among = merge_until(joined(all.collect()), |runs| runs.len() <= MOST_RUNS).0;
         }
         self
     }

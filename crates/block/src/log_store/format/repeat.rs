@@ -89,11 +89,11 @@ fn bits(runs: &[Range<u64>]) -> usize {
 
 /// As many of the runs as fit, small gaps filled where they do not, and whether these are all of them.
 pub(super) fn fitting(runs: Vec<Range<u64>>) -> (Vec<Range<u64>>, bool) {
-    fewer(joined(runs), |runs| bits(runs) <= ROOM)
+    merge_until(joined(runs), |runs| bits(runs) <= ROOM)
 }
 
 /// Fills the smallest gaps between the runs until they fit; whether they did at once.
-pub(super) fn fewer(mut runs: Vec<Range<u64>>, fits: impl Fn(&[Range<u64>]) -> bool) -> (Vec<Range<u64>>, bool) {
+pub(super) fn merge_until(mut runs: Vec<Range<u64>>, fits: impl Fn(&[Range<u64>]) -> bool) -> (Vec<Range<u64>>, bool) {
     let mut is_exact = true;
     while !fits(&runs) {
         let least = pairs(&runs).skip(1).map(|(gap, _)| gap).min().unwrap_or(0);

@@ -121,7 +121,7 @@ fn outcome(store: &Killed, at: usize, bit: u8, label: &str) -> Outcome {
         let is_reported = losses.iter().any(|loss| loss.unknown > 0 || loss.has(BlockNo(number)));
         assert!(is_allowed || is_reported, "{label}: block {number} is wrong, and no error is reported");
     }
-    match (errors, opened.stats().mended.is_empty()) {
+    match (errors, opened.stats().repaired.is_empty()) {
         (_, false) => Outcome::Reported,
         (0, true) => Outcome::Whole,
         _ => Outcome::Errors,

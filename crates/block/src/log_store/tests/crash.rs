@@ -231,7 +231,7 @@ fn come_of(disk: &Overlay, expected: (&Medium, &Recording), label: &dyn fmt::Dis
             return Outcome::GivenUp;
         }
     };
-    let reported = !store.stats().mended.is_empty();
+    let reported = !store.stats().repaired.is_empty();
     let losses: Vec<Loss> = if reported {
         let problems = checked().expect("it was opened").problems;
         problems.into_iter().filter_map(|it| if let Problem::Loss(loss) = it { Some(loss) } else { None }).collect()

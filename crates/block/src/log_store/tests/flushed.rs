@@ -46,7 +46,7 @@ fn a_damaged_record_before_the_last_flush_is_reported_and_the_store_is_not_writt
         assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{refused:?}");
         let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly).expect("it can be looked at");
         assert_eq!((read(&store, 0, 8), read(&store, 23 * 8, 8)), (numbered(1), numbered(24)));
-        let reported = store.stats().mended;
+        let reported = store.stats().repaired;
         assert!(reported.iter().any(|reported| reported.contains("flushed data is lost")), "{reported:?}");
     }
 }
@@ -62,7 +62,7 @@ fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_continues_an
     let found = losses(&device);
     assert!(found.len() == 1 && !found[0].is_certain && found[0].has(BlockNo(440)), "{found:?}");
     let store = open(&device, by_hand());
-    let reported = store.stats().mended;
+    let reported = store.stats().repaired;
     assert!(reported.iter().any(|reported| reported.contains("perhaps lost")), "{reported:?}");
     assert_eq!(read(&store, 0, 8), numbered(1));
 }
@@ -107,7 +107,7 @@ fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_r
             let found = losses(&device);
             assert!(found.len() == 1 && !found[0].is_certain && found[0].unknown == 1, "byte {at}: {found:?}");
             let store = open(&device, by_hand());
-            let reported = store.stats().mended;
+            let reported = store.stats().repaired;
             assert!(reported.iter().any(|reported| reported.contains("perhaps lost")), "byte {at}: {reported:?}");
             drop(store);
             assert_eq!(losses(&device), [], "byte {at}: the opening reported it");

@@ -238,13 +238,13 @@ fn a_newest_checkpoint_that_is_damaged_is_reported_and_mended_by_the_opening() {
         let problems = || check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it is read").problems;
         assert!(matches!(problems().as_slice(), [Problem::Checkpoint(_)]), "{:?}", problems());
         let store = open(&device, by_hand());
-        let mended = store.stats().mended;
-        assert!(mended.iter().any(|reported| reported.contains("the newest checkpoint is damaged")), "{mended:?}");
+        let repaired = store.stats().repaired;
+        assert!(repaired.iter().any(|reported| reported.contains("the newest checkpoint is damaged")), "{repaired:?}");
         assert!(read(&store, 0, sectors_of(&store)) == held);
         store.checkpoint().expect("there is room");
         store.close().expect("it can be closed");
         assert!(problems().is_empty(), "{:?}", problems());
-        assert_eq!(open(&device, by_hand()).stats().mended, Vec::<String>::new());
+        assert_eq!(open(&device, by_hand()).stats().repaired, Vec::<String>::new());
     }
 }
 

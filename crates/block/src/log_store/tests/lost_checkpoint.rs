@@ -148,7 +148,7 @@ fn what_was_flushed_around_a_checkpoint_that_is_gone_is_there_or_reported() {
     }
     println!("{seen:?}");
     for gone in ALL {
-        assert!(seen.contains_key(&(gone as u8, Outcome::Whole)), "{gone:?} is never mended: {seen:?}");
+        assert!(seen.contains_key(&(gone as u8, Outcome::Whole)), "{gone:?} is never repaired: {seen:?}");
         assert!(seen.contains_key(&(gone as u8, Outcome::Reported)), "{gone:?} never costs anything: {seen:?}");
     }
 }

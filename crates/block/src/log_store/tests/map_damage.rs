@@ -60,7 +60,7 @@ fn whichever_byte_of_a_page_changes_the_page_is_rebuilt_when_it_is_needed() {
         device.write(sector, &changed, Durability::Through).expect("memory takes it");
         let store = looked_at(&device);
         assert_eq!(read(&store, 600 * 8, 8), numbered(600), "byte {nth}");
-        let reported = store.stats().mended;
+        let reported = store.stats().repaired;
         assert!(
             reported.iter().any(|reported| reported.contains("page 1 of the map was damaged")),
             "byte {nth}: {reported:?}"
@@ -91,7 +91,7 @@ fn a_page_that_turns_out_to_be_damaged_is_rebuilt_and_written_anew() {
         store.write(Lba(700 * 8), &numbered(5), Durability::Cached).expect("there is room");
         let held = |block: u64| numbered(if block == 700 { 5 } else { block });
         (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == held(block), "block {block}"));
-        assert_eq!(store.stats().mended.len(), 1, "{:?}", store.stats().mended);
+        assert_eq!(store.stats().repaired.len(), 1, "{:?}", store.stats().repaired);
         store.close().expect("it can be closed");
         let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
         assert_eq!(report.problem_count, 0, "{:?}", report.problems);
@@ -121,7 +121,7 @@ fn a_page_that_is_misread_once_is_read_again_and_nothing_is_reported() {
     for misread in misreads() {
         let (store, blocks) = unreliable(|rule| rule.first(1), misread);
         assert_all_is_read(&store, blocks);
-        assert_eq!(store.stats().mended, Vec::<String>::new());
+        assert_eq!(store.stats().repaired, Vec::<String>::new());
         store.write(Lba(700 * 8), &numbered(1), Durability::Through).expect("there is room");
     }
 }
@@ -141,7 +141,7 @@ fn a_page_that_can_never_be_read_is_rebuilt() {
         let (store, blocks) = unreliable(|rule| rule, misread);
         assert_all_is_read(&store, blocks);
         store.write(Lba(700 * 8), &numbered(1), Durability::Through).expect("there is room");
-        assert_eq!(store.stats().mended.len(), 1, "{:?}", store.stats().mended);
+        assert_eq!(store.stats().repaired.len(), 1, "{:?}", store.stats().repaired);
     }
 }
 
@@ -283,7 +283,7 @@ fn when_the_log_continues_in_a_damaged_page_the_page_is_rebuilt_and_reported() {
         store.close().expect("it can be closed");
     }
     let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
-    assert_eq!(report.problem_count, 0, "it is mended: {:?}", report.problems);
+    assert_eq!(report.problem_count, 0, "it is repaired: {:?}", report.problems);
 }
 
 #[test]
@@ -378,7 +378,7 @@ impl BlockDevice for Ends {
     fn read(&self, at: Lba, buffer: &mut [u8]) -> Result<(), BlockError> {
         let shared = self.store.get().and_then(std::sync::Weak::upgrade);
         if let Some(mut state) = shared.as_ref().and_then(|shared| shared.state.try_lock())
-            && state.mending
+            && state.repairing_map
         {
             state.closing = true;
             self.reads.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -151,7 +151,7 @@ fn all_pages_of_the_map_are_rebuilt_at_once_whatever_their_number() {
 }
 
 #[test]
-fn a_page_that_is_rebuilt_without_a_doubt_is_mended_by_the_opening() {
+fn a_page_that_is_rebuilt_without_a_doubt_is_repaired_by_the_opening() {
     let device = made(130, "r_lfs");
     let store = open(&device, by_hand());
     for block in 0..1200 {
@@ -327,7 +327,7 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
             for access in [OpenMode::ReadOnly, OpenMode::Salvage] {
                 let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
                 let store = LogStore::open(device, "disk", by_hand(), access).expect("it can be opened");
-                if !store.stats().mended.iter().all(|reported| reported.contains("of the map was damaged")) {
+                if !store.stats().repaired.iter().all(|reported| reported.contains("of the map was damaged")) {
                     continue;
                 }
                 let mut block = fill(0, 8);

@@ -48,7 +48,7 @@ fn a_damaged_record_is_skipped_and_its_blocks_are_lost_until_they_are_written() 
         assert!(refused.contains("lost"), "{refused}");
         let store = opened(&device, OpenMode::Salvage).expect("it is known what is lost");
         assert!(!store.is_read_only());
-        let reported = store.stats().mended.join("; ");
+        let reported = store.stats().repaired.join("; ");
         assert!(reported.contains("blocks 24 are lost"), "{reported}");
         assert_all_but(&store, 24);
         let part = store.write(Lba(24 * 8 + 2), &fill(1, 2), Durability::Through).expect_err("the rest is lost");

@@ -33,7 +33,7 @@ impl Opened {
             store.read(Lba(block * 8), &mut buffer).is_ok().then_some(buffer)
         };
         let contents = (0..sectors_of(&store) / 8).map(read).collect();
-        let reported = store.stats().mended.into_iter().filter(|reported| reported.contains("lost")).collect();
+        let reported = store.stats().repaired.into_iter().filter(|reported| reported.contains("lost")).collect();
         Ok(Some(Opened { contents, reported }))
     }
 }

@@ -43,7 +43,7 @@ fn assert_right(store: &LogStore, truth: &[u64], label: &str) -> usize {
 fn one_flipped_byte_anywhere_in_a_closed_store_is_refused_mended_or_an_error_but_never_wrong_data() {
     let (bytes, truth) = closed(1);
     let mut random = StdRng::seed_from_u64(2);
-    let (mut not_opened, mut mended, mut refused) = (0, 0, 0);
+    let (mut not_opened, mut repaired, mut refused) = (0, 0, 0);
     for block in (0..bytes.len() / 4096).filter(|block| *block == 0 || *block == 256 || *block >= 512) {
         let mut bytes = bytes.clone();
         let at = block * 4096 + random.random_range(0..4096);
@@ -54,12 +54,12 @@ fn one_flipped_byte_anywhere_in_a_closed_store_is_refused_mended_or_an_error_but
             continue;
         };
         match assert_right(&store, &truth, &format!("byte {at}")) {
-            0 => mended += 1,
+            0 => repaired += 1,
             _ => refused += 1,
         }
     }
-    println!("{not_opened} not opened, {mended} not touched or mended, {refused} with blocks that were refused");
-    assert!(not_opened < 4 && refused > 300 && mended > 100, "{not_opened}, {mended}, {refused}");
+    println!("{not_opened} not opened, {repaired} not touched or repaired, {refused} with blocks that were refused");
+    assert!(not_opened < 4 && refused > 300 && repaired > 100, "{not_opened}, {repaired}, {refused}");
 }
 
 #[test]

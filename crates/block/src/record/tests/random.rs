@@ -65,7 +65,7 @@ fn naive_versions(recording: &Recording, device: DeviceNo, cut: CrashPoint) -> V
     let is_durable = |change: &Change| {
         let flushed =
             || begun.iter().any(|flush| flush.action == Action::Flush && ended(flush) && change.before(flush));
-        ended(change) && (change.action.is_through() || flushed())
+        ended(change) && (change.action.is_write_through() || flushed())
     };
     let versions = (0..SECTORS).map(|sector| {
         let there = |change: &&&Change| change.action.range().overlaps(SectorRange { start: Lba(sector), sectors: 1 });

@@ -15,7 +15,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, NoArg, Opcode, Setter, ioctl};
 use super::AttachOptions;
 use crate::file::Access;
 
-/// The number of a device that nobody uses.
+/// The number of an unused device.
 pub(super) fn free(control: &File) -> Result<u32> {
     // SAFETY: LOOP_CTL_GET_FREE takes no argument and returns a number.
     unsafe { ioctl(control, GetFree) }

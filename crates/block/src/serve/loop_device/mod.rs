@@ -1,7 +1,7 @@
 //! Attaches a file to a free loop device and detaches it, without `losetup`.
 //!
-//! The device is held open for as long as it is attached, and has the order to detach itself when nobody has it open
-//! any more. So a program that dies takes its loop device with it, unless a mount still uses it.
+//! The device is held open for as long as it is attached, and has the order to detach itself when no process has it
+//! open any more. So a program that dies takes its loop device with it, unless a mount still uses it.
 
 mod kernel;
 
@@ -20,7 +20,7 @@ use crate::file::Access;
 /// How often another free device is tried when another program was faster.
 const TRIES: u32 = 32;
 /// How long others, such as udev, may have a detached device open for a look.
-const LET_GO: Duration = Duration::from_secs(5);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The least that the kernel accepts as `nr_requests`, and the number that the loop driver has if it does not say.
 const LEAST_REQUESTS: u32 = 4;
 const DRIVER_REQUESTS: u32 = 128;
@@ -124,7 +124,7 @@ impl Default for AttachOptions {
     }
 }
 
-/// An attached loop device. Dropping it detaches it once nobody uses it.
+/// An attached loop device. Dropping it detaches it once no process uses it.
 #[derive(Debug)]
 pub struct LoopDevice {
     held: Option<File>,
@@ -184,7 +184,7 @@ impl LoopDevice {
         let attached = self.sysfs_path("loop/backing_file");
         let begun = Instant::now();
         while attached.exists() {
-            if begun.elapsed() > LET_GO {
+            if begun.elapsed() > RELEASE_TIMEOUT {
                 return Err(LoopError::InUse { device: self.path.clone() });
             }
             std::thread::sleep(Duration::from_millis(5));

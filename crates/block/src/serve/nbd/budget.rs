@@ -1,8 +1,8 @@
 //! The memory that large requests may hold at once.
 //!
-//! Each connection has a share of its own, which nobody else can use up. A request that is larger than the free part of
-//! the share takes its memory from a common reserve. So clients that announce large transfers and do not continue hold
-//! up only others of their kind.
+//! Each connection has a share of its own, which no other connection can use up. A request that is larger than the free
+//! part of the share takes its memory from a common reserve. So clients that announce large transfers and do not
+//! continue hold up only others of their kind.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

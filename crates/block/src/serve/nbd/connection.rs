@@ -49,7 +49,7 @@ fn negotiate_and_serve(
             socket.set_send_limit(shared.limits.pause)?;
             Ok(Transmission::new(session, socket, shared, input).run())
         }
-        // Someone who can write between the two may have sent it.
+        // An attacker who can write between the two may have sent it.
         Agreed::Encrypt(_) if !input.buffered().is_empty() => Err(Ended::Protocol(Broken::AfterStartTls)),
         Agreed::Encrypt(tls) => {
             drop(input);

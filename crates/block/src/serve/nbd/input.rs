@@ -10,7 +10,7 @@ use super::watch::Watch;
 
 /// The most that is received beyond what is needed: many small requests at once, but little of a large one that would
 /// be moved again.
-const AHEAD: usize = 64 << 10;
+const READ_AHEAD: usize = 64 << 10;
 
 /// The largest message that is kept here: what is longer goes to where it is wanted.
 pub(super) const LARGEST: usize = 1 << 20;
@@ -29,7 +29,7 @@ pub(super) struct Input {
 
 impl Input {
     pub(super) fn new() -> Input {
-        Input { buffer: vec![0; AHEAD + LARGEST], start: 0, end: 0, watch: Watch::default() }
+        Input { buffer: vec![0; READ_AHEAD + LARGEST], start: 0, end: 0, watch: Watch::default() }
     }
 
     /// What has been received.
@@ -57,8 +57,8 @@ impl Input {
 
     /// Receives what there is, at least one byte. [`Errno::AGAIN`] if nothing has come within the socket's limit.
     pub(super) fn receive(&mut self, socket: &Socket) -> Result<(), Ended> {
-        self.make_room(AHEAD);
-        let to = (self.end + AHEAD).min(self.buffer.len());
+        self.make_room(READ_AHEAD);
+        let to = (self.end + READ_AHEAD).min(self.buffer.len());
         let room = self.buffer.get_mut(self.end..to).ok_or(Errno::NOBUFS)?;
         match self.watch.receive(socket, room)? {
             0 => Err(Ended::Closed),
@@ -76,7 +76,7 @@ impl Input {
             self.make_room(len - have);
             let to = self.end + (len - have);
             let room = self.buffer.get_mut(self.end..to).ok_or(Errno::NOBUFS)?;
-            let got = if room.len() <= AHEAD { self.watch.try_receive(socket, room)?.unwrap_or(0) } else { 0 };
+            let got = if room.len() <= READ_AHEAD { self.watch.try_receive(socket, room)?.unwrap_or(0) } else { 0 };
             receive_all(socket, room.get_mut(got..).ok_or(Errno::NOBUFS)?, pause)?;
             self.end = to;
         }

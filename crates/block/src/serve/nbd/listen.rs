@@ -99,7 +99,7 @@ impl Listener {
         }
     }
 
-    /// Steps: 1. lock the folder, so that two servers do not clear the way at once. 2. remove a socket that nobody
+    /// Steps: 1. lock the folder, so that two servers do not clear the way at once. 2. remove a socket that no server
     /// listens on. 3. bind with mode 0600 from the first moment on. 4. listen.
     fn unix(path: &Path) -> Result<Listener, ServeError> {
         let failed = |source: Errno| ServeError::Listen { address: path.display().to_string(), source: source.into() };

@@ -10,7 +10,7 @@ const CAPACITY: usize = PIECE + (64 << 10);
 /// The largest read whose data are read straight into the output.
 pub(super) const PIECE: usize = 256 << 10;
 /// Answers that are this large together leave at once, so that the client works while we do.
-const ENOUGH: usize = 64 << 10;
+const SEND_THRESHOLD: usize = 64 << 10;
 
 /// See the module.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<'c> Output<'c> {
     /// Makes the first `bytes` bytes of the room part of the output.
     pub(super) fn keep(&mut self, bytes: usize) -> Result<(), Ended> {
         self.filled = (self.filled + bytes).min(self.buffer.len());
-        if self.filled >= ENOUGH { self.flush() } else { Ok(()) }
+        if self.filled >= SEND_THRESHOLD { self.flush() } else { Ok(()) }
     }
 
     /// Adds a short answer.

@@ -1,4 +1,4 @@
-//! A running server: where it listens, whom it takes in, and how it stops.
+//! A running server: where it listens, which clients it accepts, and how it stops.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

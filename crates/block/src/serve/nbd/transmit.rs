@@ -28,9 +28,9 @@ const CHUNK: u64 = FREE as u64;
 /// Reads of files from this length on leave out holes.
 const SPARSE: u32 = 64 << 10;
 /// A write to the page cache that took this long was held back, or had to read.
-const HELD_BACK: Duration = Duration::from_millis(1);
+const SLOW_WRITE: Duration = Duration::from_millis(1);
 /// Number of writes that are handed on afterwards, before one is tried at once again.
-const HAND_ON: u32 = 64;
+const HANDED_ON_WRITES: u32 = 64;
 
 /// A request whose thread does not lead any more, with the memory that it may use.
 struct Job<'a> {
@@ -53,7 +53,7 @@ pub(super) struct Transmission<'c> {
     most_threads: u32,
     account: Account<'c>,
     /// Cached writes that are still to be handed on.
-    hand_on: AtomicU32,
+    writes_to_hand_on: AtomicU32,
     over: AtomicBool,
     ended: Mutex<Option<Ended>>,
 }
@@ -75,7 +75,7 @@ impl<'c> Transmission<'c> {
             threads: AtomicU32::new(1),
             most_threads: session.export.device().geometry().queue_depth.clamp(1, MAX_THREADS),
             account: shared.budget.account(),
-            hand_on: AtomicU32::new(0),
+            writes_to_hand_on: AtomicU32::new(0),
             over: AtomicBool::new(false),
             ended: Mutex::new(None),
         }
@@ -233,16 +233,16 @@ impl<'c> Transmission<'c> {
         }
         let begun = Instant::now();
         let outcome = self.session.perform(request, range, payload);
-        if begun.elapsed() > HELD_BACK {
-            self.hand_on.store(HAND_ON, Ordering::Relaxed);
+        if begun.elapsed() > SLOW_WRITE {
+            self.writes_to_hand_on.store(HANDED_ON_WRITES, Ordering::Relaxed);
         }
         outcome
     }
 
     /// Whether a write to the page cache is worth trying without handing it on: others do not wait behind it for long.
     fn takes_writes_at_once(&self, request: &Request) -> bool {
-        let left = self.hand_on.load(Ordering::Relaxed);
-        self.hand_on.store(left.saturating_sub(1), Ordering::Relaxed);
+        let left = self.writes_to_hand_on.load(Ordering::Relaxed);
+        self.writes_to_hand_on.store(left.saturating_sub(1), Ordering::Relaxed);
         left == 0 && !request.flags.contains(CommandFlags::FUA)
     }
 

@@ -16,7 +16,7 @@ const ALONE: u32 = 16;
 /// The most of them that are needed, after many unsuccessful looks.
 const MOST: u32 = 4096;
 /// How long the next request is looked for: several times what a waking client takes to ask again.
-const MOMENT: Duration = Duration::from_micros(30);
+const POLL_TIME: Duration = Duration::from_micros(30);
 
 /// How requests have come so far.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Watch {
                     return Ok(Some(received?));
                 }
             }
-            if begun.elapsed() > MOMENT {
+            if begun.elapsed() > POLL_TIME {
                 // It does something else. What it costs to look is spent again only after it has asked for a while.
                 self.alone = 0;
                 self.needed = (self.needed * 2).min(MOST);

@@ -176,7 +176,7 @@ impl Notifier {
     }
 
     pub(super) fn notify(&self) {
-        // Fails only at 2^64 - 2 notifications that nobody has read.
+        // Fails only at 2^64 - 2 notifications that were not read.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 }

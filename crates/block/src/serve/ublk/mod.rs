@@ -6,8 +6,7 @@
 //! **Start**
 //!
 //! 1. Numbers that killed daemons left behind are freed.
-//! 2. ADD_DEV makes /dev/ublkcN, which nobody but the driver's daemon uses. SET_PARAMS describes the device to the
-//!    driver.
+//! 2. ADD_DEV makes /dev/ublkcN, which only the driver's daemon uses. SET_PARAMS describes the device to the driver.
 //! 3. The queue's thread asks for a request with every tag, and the workers, if there are any, wait for them.
 //! 4. START_DEV makes /dev/ublkbN. The kernel looks for partitions, so requests come before this returns.
 //!
@@ -214,7 +213,7 @@ struct Registration {
 }
 
 impl Registration {
-    /// Makes a device, which nobody sees yet. Returns how many requests it has under way at most.
+    /// Makes a device, which no program sees yet. Returns how many requests it has under way at most.
     fn add(mut control: Control, geometry: &Geometry) -> Result<(Registration, u16), UblkError> {
         let wanted = DeviceInfo {
             device: u32::MAX,
@@ -248,8 +247,8 @@ impl Registration {
         called.map_err(|source| UblkError::Refused { command, source })
     }
 
-    /// Deletes the device. A program that still has it open keeps the number in use. Where the driver permits it,
-    /// nobody waits for that.
+    /// Deletes the device. A program that still has it open keeps the number in use. Where the driver permits it, no
+    /// request waits for that.
     fn delete(&mut self) -> Result<(), UblkError> {
         if !self.is_gone {
             self.is_gone = true;

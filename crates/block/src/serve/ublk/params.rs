@@ -11,9 +11,9 @@ pub(super) const MOST_BYTES: u32 = 1 << 20;
 /// The most bytes that are discarded or zeroed at once: what is written in a few seconds where nothing can be unmapped.
 const MOST_ZEROES: u32 = 128 << 20;
 /// Requests under way at most where the device names no limit of its own: what the driver has as its default.
-const DEEP: u16 = 128;
+const DEFAULT_DEPTH: u16 = 128;
 /// The fewest that leave the scheduler something to do while one is under way.
-const SHALLOW: u32 = 2;
+const LEAST_DEPTH: u32 = 2;
 /// The most requests under way that each have a thread.
 const MOST_THREADS: u32 = 32;
 
@@ -27,7 +27,11 @@ const FUA: u32 = 1 << 3;
 /// Requests under way at most. A disk that rotates has a queue as deep as its own: what it does not take yet is joined
 /// with its neighbours by the kernel's scheduler meanwhile.
 pub(super) fn queue_depth(geometry: &Geometry) -> u16 {
-    if geometry.rotational { geometry.queue_depth.clamp(SHALLOW, u32::from(DEEP)) as u16 } else { DEEP }
+    if geometry.rotational {
+        geometry.queue_depth.clamp(LEAST_DEPTH, u32::from(DEFAULT_DEPTH)) as u16
+    } else {
+        DEFAULT_DEPTH
+    }
 }
 
 /// How many workers call the device. There are none if more than one call at a time does not pay; then the queue's

@@ -51,7 +51,7 @@ fn fetch_all_tags(queue: &mut Queue, depth: u16) -> io::Result<()> {
     queue.events(&mut events);
     let refused = events.iter().find_map(|event| match event {
         RingEvent::Ended(failed) => Some(failed.map_or(Errno::NODEV.raw_os_error(), |failed| -failed)),
-        // Nobody has seen the device yet.
+        // No program has seen the device yet.
         RingEvent::Request(_) | RingEvent::Notified => None,
     });
     refused.map_or(Ok(()), |code| Err(io::Error::from_raw_os_error(code)))

@@ -27,7 +27,7 @@ const DATA_OFFSET: u64 = 0x8000_0000;
 const DATA_BITS: u32 = 25;
 /// The mark in a device's information that says it is Umbrella's; the driver keeps it and does not look at it.
 const MARK: u32 = u32::from_be_bytes(*b"umbr");
-/// The device is offered to nobody (`UBLK_S_DEV_DEAD`).
+/// The device is not offered (`UBLK_S_DEV_DEAD`).
 const DEAD: u16 = 0;
 
 /// A command to the driver.
@@ -35,7 +35,7 @@ const DEAD: u16 = 0;
 pub enum ControlCommand {
     /// Return the state of a device.
     Info,
-    /// Make a device that nobody sees yet.
+    /// Make a device that no program sees yet.
     Add,
     /// Give up its number.
     Delete,

@@ -1,6 +1,6 @@
 //! `--apply`: writes what is advised to the pool's configuration, and puts it in force.
 //!
-//! Steps: the new text is made and checked, the daemon says what it would change, somebody agrees, the file is written,
+//! Steps: the new text is made and checked, the daemon says what it would change, the user agrees, the file is written,
 //! the daemon takes it up.
 
 use std::path::PathBuf;

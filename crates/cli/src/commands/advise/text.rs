@@ -238,7 +238,7 @@ fn of_sleep(judged: &SleepJudgement) -> String {
     let (starts, waits) = (figure(&best.starts_a_day, each), figure(&best.waits_a_day, each));
     line(&mut text, "motor", &format!("{starts} starts a day; {waits} requests a day wait for it"));
     if let Some(size) = best.flash {
-        line(&mut text, "wear", &wear(best, size));
+        line(&mut text, "wear", &flash_writes(best, size));
     }
     sources(&mut text, judged, best.flash);
     text
@@ -251,7 +251,7 @@ pub(super) fn setting_of_sleep(of: &SleepFigures) -> String {
 }
 
 /// What is written to the flash.
-fn wear(best: &SleepFigures, flash: ByteSize) -> String {
+fn flash_writes(best: &SleepFigures, flash: ByteSize) -> String {
     let written = figure(&best.flash_bytes_a_day, |value| Unit::Bytes.show(value));
     let days = flash.0 as f64 / best.flash_bytes_a_day.mean;
     let often =

@@ -137,7 +137,7 @@ impl AddArgs {
         }
         let shown = quoted(&name);
         let on = if lists.is_empty() {
-            "it is on no list, so it gets no new files: name it in a rule or in the default list of the \
+            "it is on no list, so it gets no new files. Name it in a rule or in the default list of the \
             configuration, then run `umbrella rules reload`"
                 .to_owned()
         } else {
@@ -165,7 +165,7 @@ impl AddArgs {
 
     fn balance_after(&self, client: &Client) -> anyhow::Result<ExitCode> {
         let Some(group) = self.group.clone().filter(|_| self.balance) else { return Ok(ExitCode::SUCCESS) };
-        let request = Request::Balance { group, within: balance::TO, dry_run: false, bandwidth: None };
+        let request = Request::Balance { group, within: balance::DEFAULT_WITHIN, dry_run: false, bandwidth: None };
         balance::balance(client, &request, false, self.json)
     }
 }

@@ -19,7 +19,7 @@ use crate::disk::serve::LocalDevice;
 use crate::output;
 
 /// How often it is tried while daemons of the disk come and go, and how long between.
-const AGAIN: u32 = 5;
+const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Offer a disk to this machine, in the background, and print the device: /dev/loopN, or /dev/ublkbN with --front ublk.
@@ -63,7 +63,7 @@ impl AttachArgs {
 
     /// Attaches it by the daemon that serves it, or by a new one. Others may start or end one meanwhile.
     fn attached(&self, spec: &DiskSpec, on_damage: OnDamage, verbose: u8) -> anyhow::Result<DiskStatus> {
-        for _ in 0..AGAIN {
+        for _ in 0..ATTEMPTS {
             if place::is_served(&spec.name) {
                 match self.attach_served(spec) {
                     Err(error) if is_gone(&error) => std::thread::sleep(PAUSE),

@@ -208,7 +208,7 @@ fn check_users(disk: &DiskSpec, report: &mut DiskCheckReport) {
         for trouble in status.trouble {
             report.warn(format!("its daemon says: {trouble}"));
         }
-        // What nobody writes can be read beside its daemon.
+        // What no daemon writes can be read beside its daemon.
         if status.read_only && status.flash.is_none() && disk.disk.path().is_some() {
             return report.warn(format!("{name} is served, read-only (process {pid})"));
         }
@@ -239,7 +239,7 @@ fn check_for_flash(disk: &DiskSpec, report: &mut DiskCheckReport) {
     report.errors.push(Message::Device { message });
 }
 
-/// Reads both halves of a hybrid disk that nobody uses.
+/// Reads both halves of a hybrid disk that is not in use.
 fn check_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut DiskCheckReport) {
     let open = |device| Ok(OpenDevice::open_data(device, Access::ReadOnly)?.map(|part| part.half()));
     let checked = open(&disk.disk).and_then(|disk| Ok(disk.zip(open(&cache.flash)?))).and_then(|halves| {
@@ -262,7 +262,7 @@ fn check_halves(disk: &DiskSpec, cache: &CacheSpec, report: &mut DiskCheckReport
     }
 }
 
-/// Reads the log store of a disk that nobody uses, if there is one.
+/// Reads the log store of a disk that is not in use, if there is one.
 fn check_log_store(disk: &DiskSpec, depth: Depth, report: &mut DiskCheckReport) {
     let is_there = disk.disk.path().is_some_and(|path| path.exists());
     if !report.errors.is_empty() || !is_there {
@@ -340,8 +340,8 @@ fn check_device(path: &Path, device: &DeviceSpec) -> Result<Option<String>, Stri
 }
 
 /// What is between the certain and the promised mark.
-const PERHAPS_LOST: &str = "part of the log is damaged near its end: if the last flush before the end was answered, \
-    flushed data is lost; attaching the disk continues with the rest";
+const PERHAPS_LOST: &str = "part of the log is damaged near its end. If the last flush before the end was answered, \
+    flushed data is lost. Attaching the disk continues with the rest";
 
 /// Ranges at risk that are listed; the rest is counted.
 const AT_RISK_SHOWN: usize = 20;

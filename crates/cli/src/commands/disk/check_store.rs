@@ -134,8 +134,8 @@ fn differences(log: &LogSpec, store: &CheckReport) -> Vec<String> {
 
 impl StoreCheck {
     fn of(found: &CheckReport) -> StoreCheck {
-        let is_mended = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_) | Problem::Checkpoint(_));
-        let (mended, wrong): (Vec<&Problem>, Vec<&Problem>) = found.problems.iter().partition(is_mended);
+        let is_repaired = |problem: &&Problem| matches!(problem, Problem::SuperblockCopy(_) | Problem::Checkpoint(_));
+        let (repaired, wrong): (Vec<&Problem>, Vec<&Problem>) = found.problems.iter().partition(is_repaired);
         let text = |problem: &Problem| format!("log store: {problem}");
         let lines = Problem::lines(&wrong).into_iter().flat_map(|(count, line)| {
             std::iter::once(Some(format!("log store: {line}"))).chain(std::iter::repeat_n(None, count - 1))
@@ -158,13 +158,13 @@ impl StoreCheck {
         let abandoned = (found.abandoned > 0 && !loses).then(|| {
             let chunks = count(found.abandoned, "chunk");
             format!(
-                "log store: {chunks} or more behind the end of the log are ignored: normal after a power cut or a \
-                kill, else the log is damaged there"
+                "log store: {chunks} or more behind the end of the log are ignored. This is normal after a power cut \
+                or a kill; otherwise the log is damaged there"
             )
         });
         let wrong = wrong.iter().zip(lines).map(|(problem, line)| StoreProblem { message: text(problem), line });
         let errors = wrong.chain(more.map(StoreProblem::new)).collect();
-        StoreCheck { report, errors, warnings: mended.into_iter().map(text).chain(abandoned).collect() }
+        StoreCheck { report, errors, warnings: repaired.into_iter().map(text).chain(abandoned).collect() }
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) struct DetachArgs {
     #[arg(short, long)]
     force: bool,
     /// For a disk that is not served and has a damaged log: write the intact data to the disk, and list the lost
-    /// sectors, where the disk has older data.
+    /// sectors. There the disk has older data.
     #[arg(long, conflicts_with_all = ["keep_cache", "dissolve", "force", "forget_flash"])]
     salvage: bool,
     /// For a disk that is not served: give up all data that only the flash has. The flash may be missing; if it is

@@ -46,7 +46,7 @@ enum DiskCommand {
 }
 
 impl DiskArgs {
-    /// Whether somebody waits for its end.
+    /// Whether the user waits for its end.
     pub(crate) fn is_short(&self) -> bool {
         !matches!(self.command, DiskCommand::Serve(_))
     }

@@ -68,7 +68,7 @@ impl DiskStatusArgs {
         for name in dead {
             report!("{name}: its daemon is gone and did not clean up; attach or serve it again, or detach it");
         }
-        let (mut all, nobody) = (Vec::new(), served.is_empty());
+        let (mut all, is_none_served) = (Vec::new(), served.is_empty());
         for (name, status) in fetch_all(served) {
             // One that is just being taken away, or does not answer, is no reason to be silent about the others.
             match status {
@@ -78,7 +78,7 @@ impl DiskStatusArgs {
         }
         if self.json {
             if self.watch { output::json_line(&all) } else { output::json_list(&all) }?;
-        } else if nobody {
+        } else if is_none_served {
             output::line("no disk is served")?;
         } else {
             output::print(&all.iter().map(text).collect::<Vec<_>>().join("\n"))?;

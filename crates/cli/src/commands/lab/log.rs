@@ -49,8 +49,8 @@ pub(super) struct LogArgs {
     /// A block trace (formats: umbrella lab trace info --help). Repeatable
     #[arg(long = "trace", value_name = "FILE")]
     traces: Vec<PathBuf>,
-    /// Make each disk of a trace a log of its own, as large as the disk and filled to --used with blocks that the trace
-    /// never touches
+    /// Make each disk of a trace a log of its own, as large as the disk. Blocks that the trace never touches fill it to
+    /// --used
     #[arg(long, requires = "traces")]
     disks: bool,
     /// Accesses with locality: X % of them go to Y % of the data. Repeatable

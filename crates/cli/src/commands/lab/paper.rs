@@ -19,9 +19,9 @@ use crate::output;
 
 /// Reproduce the figures of a paper, and compare its claims with the results.
 ///
-/// For each claim of the frozen list, shows the published value, the value measured here, and whether the claim holds
-/// in sign and within a stated tolerance. Where the text is ambiguous, the primary reading is judged and the others are
-/// shown. The disks are modelled, with parameters from datasheets and the paper's text; nothing is tuned to a figure.
+/// For each claim of the frozen list, shows the published and the measured value, and whether the claim holds in sign
+/// and within a stated tolerance. Where the text is ambiguous, the primary reading is judged and the others are shown.
+/// The disks are modelled, with parameters from datasheets and the paper's text; nothing is tuned to a figure.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 EXAMPLES:

@@ -112,8 +112,8 @@ pub(super) struct MachineArgs {
     /// scattered.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = percent(0..=95), conflicts_with = "trace")]
     aged: u32,
-    /// Let writers that are throttled write by this policy, as Linux 2.6 does beside a changed background thread;
-    /// without it they ask the policy as well.
+    /// Let writers that are throttled write by this policy, as Linux 2.6 does beside a changed background thread.
+    /// Without it they ask the policy as well.
     #[arg(long, value_name = "SPEC")]
     throttled_policy: Option<String>,
     /// Processor time for each directory entry that is scanned when a name is made or removed, in ns (ext2's linear
@@ -156,7 +156,7 @@ pub(super) struct SampleArgs {
     threads: Option<u32>,
 }
 
-/// With how many seeds a workload is run when nobody says.
+/// With how many seeds a workload is run by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seeds {
     /// One.
@@ -204,7 +204,7 @@ pub(super) struct Figures {
     pub(super) chosen: bool,
 }
 
-/// What a comparison of workloads runs when nobody says.
+/// What a comparison of workloads runs by default.
 const SEVERAL_SEEDS: &str = "seed=1,2,3";
 
 /// What the table shows unless asked for something else, the most telling first.
@@ -365,8 +365,8 @@ impl SampleArgs {
 fn too_many(error: LabError) -> anyhow::Error {
     match error {
         LabError::TooManyRuns { most: MOST_SHOWN } => anyhow!(
-            "more than {MOST_SHOWN} runs are too many for a table: use --csv, --json or umbrella lab sweep on a \
-            cluster (up to {MOST_RUNS}), or sweep fewer values"
+            "more than {MOST_SHOWN} runs are too many for a table: sweep fewer values, or use --csv, --json or umbrella \
+            lab sweep (up to {MOST_RUNS})"
         ),
         error => error.into(),
     }

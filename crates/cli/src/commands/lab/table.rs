@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Figures that nobody asked for by name.
+    /// Figures that were not asked for by name.
     fn usual(names: &[&str]) -> Figures {
         Figures { metrics: names.iter().map(|name| metric(name).unwrap()).collect(), chosen: false }
     }

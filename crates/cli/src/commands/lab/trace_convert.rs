@@ -76,7 +76,7 @@ impl ConvertArgs {
         }
         let progress = OutputStage::default();
         progress.end_at_signals()?;
-        let format = self.to.unwrap_or_else(|| by_ending(&self.output));
+        let format = self.to.unwrap_or_else(|| format_by_extension(&self.output));
         let mut options = self.read.options();
         if self.sort {
             options.order = Order::File;
@@ -168,7 +168,7 @@ fn writable(text: &str) -> Result<Format, String> {
     })
 }
 
-fn by_ending(path: &Path) -> Format {
+fn format_by_extension(path: &Path) -> Format {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let name = name.trim_end_matches(".gz").trim_end_matches(".zst");
     let endings = [

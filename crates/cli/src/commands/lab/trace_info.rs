@@ -86,7 +86,7 @@ impl InfoArgs {
     }
 }
 
-/// Exact, unless it is too long for anybody to read.
+/// Exact, unless it is too long to read.
 fn time(time: Nanos) -> String {
     if time > Nanos::from_secs(120) { Unit::Seconds.show(time.as_secs_f64()) } else { time.to_string() }
 }

@@ -44,7 +44,7 @@ pub(super) fn disk(c: &mut Complaints, file: &DiskFile, path: &Path) -> Option<D
         c.fail(cache.span(), Problem::CacheWithoutFlash);
     }
     if let Some(flash) = &file.flash {
-        not_the_same(c, flash.get_ref(), file.disk.get_ref());
+        refuse_same_device(c, flash.get_ref(), file.disk.get_ref());
     }
     let settings = file.cache.as_ref().map_or_else(CacheSettings::default, |cache| settings(c, cache.get_ref()));
     let log = file.log.as_ref().map(|file| log(c, file));
@@ -68,7 +68,7 @@ fn power_of(c: &mut Complaints, power: &Spanned<PowerFile>, file: &DiskFile) -> 
     super::power::power(c, power)
 }
 
-fn not_the_same(c: &mut Complaints, flash: &DeviceFile, disk: &DeviceFile) {
+fn refuse_same_device(c: &mut Complaints, flash: &DeviceFile, disk: &DeviceFile) {
     if let (Some(path), Some(disk)) = (&flash.path, &disk.path)
         && Path::new(path.get_ref()) == Path::new(disk.get_ref())
     {

@@ -56,7 +56,7 @@ pub(crate) struct LogSpec {
     pub(crate) victim: Victim,
     /// The most for the map.
     pub(crate) map_memory: ByteSize,
-    /// Of the disk's time for cleaning, while others want the disk too and there is no hurry.
+    /// Of the disk's time for cleaning, while others want the disk too and cleaning is not urgent.
     pub(crate) clean_share: Percent,
     /// The most log between two checkpoints.
     pub(crate) checkpoint_every: ByteSize,

@@ -121,7 +121,7 @@ impl DeviceSpec {
         }
     }
 
-    /// What a disk on it is called when nobody says: its file's name, else its kind.
+    /// What a disk on it is called when no name is given: its file's name, else its kind.
     pub(crate) fn name(&self) -> Result<DiskName, BadDiskName> {
         let file = self.path().and_then(|path| path.file_name());
         DiskName::of_file(&file.map_or(self.kind().into(), |name| name.to_string_lossy()))

@@ -21,7 +21,7 @@ use crate::config::disk::Front;
 use crate::text::visible_path;
 
 /// How long other programs may keep a device open to inspect it.
-const A_LOOK: Duration = Duration::from_secs(1);
+const INSPECTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// An attached disk, by its front.
 pub(crate) enum Attached {
@@ -100,7 +100,7 @@ impl Attached {
             let users = users_of(self.device()).unwrap_or_else(|| "used by another device or as swap".to_owned());
             bail!("{shown} is in use: {users}; unmount or close it first");
         }
-        let deadline = Instant::now() + A_LOOK;
+        let deadline = Instant::now() + INSPECTION_TIMEOUT;
         while let Some(users) = users_of(self.device()) {
             if Instant::now() > deadline {
                 bail!("{shown} is in use: {users}; unmount or close it first");

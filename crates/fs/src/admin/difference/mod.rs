@@ -1,5 +1,5 @@
 //! What a configuration says that is not in force. Every struct of the configuration is taken apart here, so that a key
-//! that nobody thought of does not compile.
+//! that was forgotten here does not compile.
 
 use std::path::PathBuf;
 use std::time::Duration;

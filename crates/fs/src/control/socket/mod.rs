@@ -29,15 +29,15 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 /// Longest request.
 const LONGEST: u64 = 4 << 20;
 /// Most bytes of messages that are gathered before they are sent.
-const TOGETHER: usize = 16 << 10;
+const SEND_THRESHOLD: usize = 16 << 10;
 /// How long a client may take to send its request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a client may take to read its answer. A client that does not read counts as gone.
-const UNREAD: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a client sends to stop long work.
 pub const STOP: &[u8] = b"stop\n";
 /// How long the last answers may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What carries out requests, each on a thread of its own.
 pub trait Service: Send + Sync + 'static {
@@ -86,7 +86,7 @@ pub enum BindError {
 /// How soon the next client is accepted after one could not be.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
-/// A bound socket that nobody answers yet; dropped, it is gone.
+/// A bound socket that no thread answers yet; dropped, it is gone.
 #[derive(Debug)]
 pub struct Listener {
     listener: Arc<UnixListener>,
@@ -164,7 +164,7 @@ impl Listener {
 
     /// Begins to answer, each client on its own thread.
     pub fn serve<S: Service>(self, service: S) -> SocketServer {
-        self.serve_readers(service, UNREAD)
+        self.serve_readers(service, ANSWER_TIMEOUT)
     }
 
     /// As [`Listener::serve`], for clients that read their answers within this time.
@@ -211,7 +211,7 @@ impl Drop for SocketServer {
         // Wakes the thread that waits for clients.
         let _ = shutdown(&self.listener, Shutdown::Both);
         let mut number = self.clients.number.lock();
-        self.clients.answered.wait_while_until(&mut number, |number| *number > 0, Instant::now() + FAREWELL);
+        self.clients.answered.wait_while_until(&mut number, |number| *number > 0, Instant::now() + SHUTDOWN_TIMEOUT);
     }
 }
 
@@ -256,7 +256,7 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
         let message = "only root and the daemon's user may use the control socket (try with sudo)".to_owned();
         return send_reply::<S>(client, &Reply::Error { message });
     }
-    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_read_timeout(Some(REQUEST_TIMEOUT))?;
     let mut line = Vec::new();
     BufReader::new(Read::take(client, LONGEST)).read_until(b'\n', &mut line)?;
     // One that gave up while the daemon was stopped or busy does not expect that it is done later.
@@ -268,7 +268,7 @@ fn answer_client<S: Service>(client: &UnixStream, service: &S, unread: Duration)
     let mut unsaid = Vec::new();
     let mut tell = |progress: &S::Progress| {
         hears = hears && add_line::<S>(&mut unsaid, &Reply::Progress(progress)).is_ok();
-        if S::is_followed(progress) && unsaid.len() < TOGETHER {
+        if S::is_followed(progress) && unsaid.len() < SEND_THRESHOLD {
             return hears;
         }
         hears = hears && send(client, &unsaid).is_ok();

@@ -22,7 +22,7 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 /// Lines that wait for the file, in bytes, before more are left out.
 const MOST_WAITING: usize = 8 << 20;
 /// How long the end of a trace waits for the file.
-const FAREWELL: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long lines gather before they are written: the trace wakes its thread no more often.
 const GATHER: Duration = Duration::from_millis(50);
 
@@ -49,7 +49,7 @@ struct TraceBuffer {
 impl RequestTrace {
     /// Begins a trace at the end of a regular file that only its owner may read.
     pub(crate) fn begin(path: &Path) -> io::Result<RequestTrace> {
-        // A FIFO that nobody reads would wait for a reader.
+        // A FIFO without a reader would wait for a reader.
         let flags = (OFlags::NONBLOCK | OFlags::NOFOLLOW).bits().cast_signed();
         let mut file = File::options().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;
         let found = file.metadata()?;
@@ -80,7 +80,7 @@ impl Drop for RequestTrace {
     fn drop(&mut self) {
         self.lines.end();
         let Some(writer) = self.writer.take() else { return };
-        let deadline = Instant::now() + FAREWELL;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         while !writer.is_finished() && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }

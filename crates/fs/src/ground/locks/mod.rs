@@ -5,8 +5,8 @@
 //! - The ranks and their order: [`rank`].
 //! - Several locks of one rank are taken in the order of their keys, which are the node ids. A lock without a key is
 //!   alone in its rank.
-//! - A `try_` without a time limit waits for nobody, so it may ask for any lock. What it holds counts for the locks
-//!   after it.
+//! - A `try_` without a time limit does not wait, so it may ask for any lock. What it holds counts for the locks after
+//!   it.
 //! - The feature `model-check` makes the locks those of the model checker. It then decides at each of them which thread
 //!   goes on. A [`LeafMutex`] stays a plain lock: threads outside the checker use it, and no other lock is taken under
 //!   it.
@@ -84,12 +84,12 @@ impl<L: lock_api::RawMutex, R: Ranked, T> Mutex<L, R, T> {
 
 impl<R: Ranked, T> RankedMutex<R, T> {
     #[track_caller]
-    pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<RankedMutexGuard<'_, T>> {
+    pub(crate) fn try_lock_for(&self, timeout: Duration) -> Option<RankedMutexGuard<'_, T>> {
         let held = Held::after_wait(R::RANK, self.key);
         #[cfg(not(feature = "model-check"))]
-        let guard = self.lock.try_lock_for(patience)?;
+        let guard = self.lock.try_lock_for(timeout)?;
         #[cfg(feature = "model-check")]
-        let (guard, _without_time) = (self.lock.lock(), patience);
+        let (guard, _without_time) = (self.lock.lock(), timeout);
         Some(MutexGuard { guard, _held: held })
     }
 }
@@ -175,12 +175,12 @@ impl<R: Ranked, T> RankedRwLock<R, T> {
     }
 
     #[track_caller]
-    pub(crate) fn try_write_for(&self, patience: Duration) -> Option<WriteGuard<'_, T>> {
+    pub(crate) fn try_write_for(&self, timeout: Duration) -> Option<WriteGuard<'_, T>> {
         let held = Held::after_wait(R::RANK, self.key);
         #[cfg(not(feature = "model-check"))]
-        let guard = self.lock.try_write_for(patience)?;
+        let guard = self.lock.try_write_for(timeout)?;
         #[cfg(feature = "model-check")]
-        let (guard, _without_time) = (self.lock.write(), patience);
+        let (guard, _without_time) = (self.lock.write(), timeout);
         Some(WriteGuard { guard, _held: held })
     }
 
@@ -243,8 +243,8 @@ impl Condvar {
         self.0.wait(&mut guard.guard);
     }
 
-    pub(crate) fn wait_for<T>(&self, guard: &mut LeafMutexGuard<'_, T>, patience: Duration) -> WaitTimeoutResult {
-        self.0.wait_for(&mut guard.guard, patience)
+    pub(crate) fn wait_for<T>(&self, guard: &mut LeafMutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
+        self.0.wait_for(&mut guard.guard, timeout)
     }
 
     pub(crate) fn wait_until<T>(&self, guard: &mut LeafMutexGuard<'_, T>, deadline: Instant) -> WaitTimeoutResult {

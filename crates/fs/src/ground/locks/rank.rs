@@ -37,13 +37,13 @@ ranks! {
     /// Held while what an earlier mount left in the staging area is taken in.
     StagingTakenBack,
 
-    // Files and directories. First what is held for as long as a copy lasts: nobody who keeps others from resolving
+    // Files and directories. First what is held for as long as a copy lasts: no thread that keeps others from resolving
     // names waits for it.
     /// Shared by reads and writes of a file through the daemon and by truncation; exclusive while it moves under its
     /// writers. Key: the node.
     FileIo,
     /// Shared by batches of moves, and by commits on branches that may be slow; exclusive for a rename of a directory,
-    /// which waits for them before anybody waits for [`TreeNames`].
+    /// which waits for them before any thread waits for [`TreeNames`].
     TreeSlowCommits,
     /// Shared by all that resolves names; exclusive while a directory changes its place or a branch comes or goes.
     TreeNames,
@@ -144,13 +144,13 @@ ranks! {
     /// Room on a branch.
     BranchSpace,
 
-    // What anybody may use, whatever they hold.
+    // What any thread may use, whatever it holds.
     /// Warnings of `umbrella status`.
     ContextWarnings,
     /// How much a walk has copied.
     Throttle,
     /// Whether the monitor is wanted.
-    Attention,
+    Wakeup,
     /// A branch is probed.
     Prober,
     /// What a probe found.

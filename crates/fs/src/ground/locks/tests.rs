@@ -62,7 +62,7 @@ fn guards_may_go_in_any_order_and_each_thread_has_its_own() {
 
 #[test]
 fn a_waiter_is_woken_and_its_lock_counts_as_held_throughout() {
-    let (flag, changed) = (LeafMutex::<rank::Attention, _>::new(false), Condvar::new());
+    let (flag, changed) = (LeafMutex::<rank::Wakeup, _>::new(false), Condvar::new());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             *flag.lock() = true;

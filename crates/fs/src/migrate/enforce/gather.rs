@@ -12,7 +12,7 @@ use umbrella_units::{BranchId, ByteSize};
 use crate::control::protocol::MoveEvent;
 use crate::ground::meta::Meta;
 use crate::migrate::Migrations;
-use crate::migrate::batch::{LARGE, MOST_BYTES, MoveResult};
+use crate::migrate::batch::{LARGEST_FILE, MOST_BYTES, MoveResult};
 use crate::migrate::enforce::EnforceWalker;
 use crate::migrate::enforce::placement_override::{Target, VisitedFile};
 use crate::migrate::moving::{MoveControl, MoveReason, NotMoved};
@@ -21,7 +21,7 @@ use crate::relocate::MOST_FILES;
 use crate::tree::Pinned;
 
 /// How long a walk waits for a file that is open past the mount.
-const MAPPED_PATIENCE: Duration = Duration::from_millis(100);
+const MAPPED_TIMEOUT: Duration = Duration::from_millis(100);
 /// How often a walk reports, and asks whether to go on, while files move.
 const TELL_EVERY: Duration = Duration::from_millis(250);
 /// How long a file waits for others at most, while the walk meets some.
@@ -54,7 +54,7 @@ impl MovesByRoute<'_> {
 impl<'a> EnforceWalker<'a> {
     /// Moves a file, at the latest when its way has enough files for a batch.
     pub(super) fn gather(&mut self, way: [BranchId; 2], found: MisplacedFile<'a>) {
-        if found.meta.size > LARGE.0 {
+        if found.meta.size > LARGEST_FILE.0 {
             return self.move_found(way, vec![found]);
         }
         self.planned.room(way, found.meta.occupied());
@@ -149,7 +149,7 @@ impl<'a> EnforceWalker<'a> {
     /// A file that is mapped stays; a file that was open a moment ago moves.
     pub(super) fn transfer(&mut self, node: &Arc<Node>, target: BranchId, cause: MoveReason) -> MoveResult {
         let moved = self.paced(|migrations, pace| match migrations.transfer(node, target, cause, pace) {
-            Err(NotMoved::Mapped) => migrations.transfer_with_retries(node, target, cause, pace, MAPPED_PATIENCE),
+            Err(NotMoved::Mapped) => migrations.transfer_with_retries(node, target, cause, pace, MAPPED_TIMEOUT),
             done => done,
         });
         self.stopped_warning(moved)

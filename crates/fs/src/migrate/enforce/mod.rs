@@ -104,7 +104,7 @@ impl Migrations {
     pub(crate) fn enforce(&self, walk: WalkOptions, tell: &mut dyn FnMut(&Progress) -> bool) -> EnforceSummary {
         let summary = self.walk(walk, &WalkScope::Whole, tell);
         if !summary.stopped && walk.only.is_none() && summary.files_no_room == 0 {
-            self.context.unwarn(&WarningSubject::Misplaced);
+            self.context.clear_warning(&WarningSubject::Misplaced);
         }
         self.revisits.retry_given_up();
         // Makes changes on the branches themselves visible.
@@ -408,9 +408,9 @@ impl EnforceWalker<'_> {
         }
         match decision.choice {
             Choice::Place(target) => {
-                self.planned.takes_turn(active.rules.groups(), target);
+                self.planned.advance_round_robin(active.rules.groups(), target);
                 if self.walk.dry_run {
-                    self.planned.would_move(active.rules.groups(), path, [branch.id, target], meta.occupied());
+                    self.planned.plan_move(active.rules.groups(), path, [branch.id, target], meta.occupied());
                 }
                 let rule = rule_name(&active.rules, decision.entry.index());
                 let event = self.event(path, [branch.id, target], meta, rule);

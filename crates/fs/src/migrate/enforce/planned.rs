@@ -44,7 +44,7 @@ impl Planned {
     }
 
     /// A file of a dry run: the next ones see it where it would be.
-    pub(super) fn would_move(&mut self, groups: &[Group], path: &[u8], way: [BranchId; 2], occupied: ByteSize) {
+    pub(super) fn plan_move(&mut self, groups: &[Group], path: &[u8], way: [BranchId; 2], occupied: ByteSize) {
         self.room(way, occupied);
         // Groups may share a directory.
         let dirs: BTreeSet<&[u8]> = groups.iter().filter_map(|group| group.kept_together(path)).collect();
@@ -54,7 +54,7 @@ impl Planned {
     }
 
     /// A file is sent to a branch: groups that take turns go on from it.
-    pub(super) fn takes_turn(&mut self, groups: &[Group], to: BranchId) {
+    pub(super) fn advance_round_robin(&mut self, groups: &[Group], to: BranchId) {
         let takes_turns = |group: &Group| group.spread.order == SpreadOrder::RoundRobin && group.members.contains(&to);
         let turns = groups.iter().enumerate().filter(|(_, group)| takes_turns(group));
         self.last_used.extend(turns.map(|(index, _)| (index, to)));
@@ -93,8 +93,8 @@ impl<S: Surroundings> Surroundings for PlannedView<'_, S> {
         self.now.has_directory(branch, dir) || self.moves_of(dir).iter().any(|([_, to], _)| *to == branch)
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
-        let mut held = self.now.held_below(dir, branch);
+    fn usage_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
+        let mut held = self.now.usage_below(dir, branch);
         for ([from, to], bytes) in self.moves_of(dir) {
             if *from == branch {
                 held.bytes.0 = held.bytes.0.saturating_sub(bytes.0);
@@ -112,8 +112,8 @@ impl<S: Surroundings> Surroundings for PlannedView<'_, S> {
         self.planned.last_used.get(&group).copied().or_else(|| self.now.last_used(group))
     }
 
-    fn draw(&self) -> u64 {
-        self.now.draw()
+    fn random_number(&self) -> u64 {
+        self.now.random_number()
     }
 }
 

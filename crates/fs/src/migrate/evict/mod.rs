@@ -101,7 +101,7 @@ impl EvictionPause {
         Instant::now() < self.until && level.used.0 <= much_more && self.freed.is_none_or(|freed| level.used > freed)
     }
 
-    /// When the level is to be looked at again although nobody uses the pool.
+    /// When the level is to be looked at again although the pool is idle.
     fn wakes_at(&self) -> Option<Instant> {
         let next = if self.freed.is_some() { self.until.min(Instant::now() + LOOK_FOR_FREED) } else { self.until };
         self.wakes.then_some(next)
@@ -114,7 +114,7 @@ fn in_hours(evict: &Evict) -> bool {
 
 impl Migrations {
     /// Looks at all fill levels, and lets files leave where that is due. `in_use`: the pool, since the last call. When
-    /// it is to be called again although nobody uses the pool.
+    /// it is to be called again although the pool is idle.
     pub(crate) fn enforce_fill_levels(&self, in_use: bool) -> Option<Instant> {
         // Before the rules: a rest by older ones is not kept.
         let changes = self.evicts.changes.load(Ordering::Acquire);
@@ -131,14 +131,14 @@ impl Migrations {
     }
 
     /// Other rules, branches or settings are in force: what could not leave is looked at again at once.
-    pub(crate) fn forget_rests(&self) {
+    pub(crate) fn clear_pauses(&self) {
         self.evicts.changes.fetch_add(1, Ordering::AcqRel);
         for run in self.evicts.runs.lock().values_mut() {
             run.rest = None;
             run.next.clear();
             run.stays = StayCounts::default();
         }
-        self.branches.levels.call();
+        self.branches.levels.wake();
     }
 
     /// Whether any branch has a fill level.

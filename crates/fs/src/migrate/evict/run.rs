@@ -16,14 +16,14 @@ use crate::node::Backing;
 use crate::placement::ActiveRules;
 use crate::warning::{Warning, WarningSubject};
 
-/// Where nothing more can leave, no search runs for this time, or for [`REST_BY_WALK`] times the duration of the last
+/// Where nothing more can leave, no search runs for this time, or for [`PAUSE_FACTOR`] times the duration of the last
 /// walk if that is longer.
-const REST: Duration = Duration::from_secs(60);
-const REST_BY_WALK: u32 = 9;
+const SEARCH_PAUSE: Duration = Duration::from_secs(60);
+const PAUSE_FACTOR: u32 = 9;
 /// A file system that frees space late is given this time at most.
 const FREES_LATE: Duration = Duration::from_secs(30);
 /// Where `max_move` of heat is used up, the next look at it comes after this time.
-const SPENT: Duration = Duration::from_secs(600);
+const BUDGET_PAUSE: Duration = Duration::from_secs(600);
 
 /// Result of one round.
 #[derive(Debug, Default)]
@@ -62,7 +62,7 @@ impl Migrations {
             run.is_moving = false;
             run.rest = rest.filter(|_| self.evicts.changes.load(Ordering::Acquire) == changes);
         });
-        self.context.unwarn(&WarningSubject::Evict(evict.of.clone()));
+        self.context.clear_warning(&WarningSubject::Evict(evict.of.clone()));
         rest.and_then(|rest| rest.wakes_at())
     }
 
@@ -101,7 +101,7 @@ impl Migrations {
             }
             if self.is_budget_spent(evict, urgency == Urgency::Short) {
                 return Some(EvictionPause {
-                    until: Instant::now() + SPENT,
+                    until: Instant::now() + BUDGET_PAUSE,
                     used: before.used,
                     freed: None,
                     wakes: true,
@@ -119,13 +119,13 @@ impl Migrations {
             }
             let used = self.level_now(evict)?.used;
             if round.is_budget_spent {
-                return Some(EvictionPause { until: Instant::now() + SPENT, used, freed: None, wakes: true });
+                return Some(EvictionPause { until: Instant::now() + BUDGET_PAUSE, used, freed: None, wakes: true });
             }
             if round.is_stopped {
                 return Some(EvictionPause { until: Instant::now(), used, freed: None, wakes: true });
             }
             if round.files_moved == 0 && skip.len() == tried {
-                let until = Instant::now() + REST.max(walk_took * REST_BY_WALK);
+                let until = Instant::now() + SEARCH_PAUSE.max(walk_took * PAUSE_FACTOR);
                 return Some(EvictionPause { until, used, freed: None, wakes: false });
             }
             let came_free = before.used.0.saturating_sub(used.0);

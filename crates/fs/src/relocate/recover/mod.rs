@@ -1,4 +1,4 @@
-//! What a crash left behind: every intent is finished or undone, copies nobody waits for are deleted.
+//! What a crash left behind: every intent is finished or undone, copies without an intent are deleted.
 //!
 //! Recovery may itself be cut short anywhere: each of its steps leaves a state that it understands. It deletes a file
 //! only when another is shown to be the same (by the identities in the intent, or byte for byte), and keeps both with a
@@ -57,7 +57,7 @@ pub struct Recovery {
     pub warnings: Vec<String>,
 }
 
-/// Finishes or undoes what a crash interrupted, and deletes copies nobody waits for. At mount, before anything is
+/// Finishes or undoes what a crash interrupted, and deletes copies without an intent. At mount, before anything is
 /// served.
 pub fn recover(branches: &[RecoverBranch<'_>]) -> Recovery {
     Recovering {

@@ -50,7 +50,7 @@ impl Recovering<'_> {
         }
         let claims = pairs.iter().map(|pair| pair.claim(target, given_up)).collect::<Result<Vec<_>, _>>()?;
         if given_up || (source_in_use && pairs.iter().all(|pair| pair.source.is_some())) {
-            // The sources' branch was in use all the time: they may be open. The copy was out of everybody's reach.
+            // The sources' branch was in use all the time: they may be open. No process could reach the copy.
             if claims.contains(&TargetMatch::ChangedCopy) || !(given_up || may_delete_copy(&pairs, &claims, source)?) {
                 return Ok(self.keep_both(&pairs, source));
             }
@@ -203,7 +203,7 @@ impl NamePair<'_> {
         self.source.as_ref().is_some_and(|(_, seen)| is_surely_same_file(&seen.print, source))
     }
 
-    /// `given_up`: nobody could reach the copy since it was made.
+    /// `given_up`: no process could reach the copy since it was made.
     fn claim(&self, copy: &Fingerprint, given_up: bool) -> Result<TargetMatch, Unsettled> {
         let Some((_, seen)) = &self.target else { return Ok(TargetMatch::None) };
         let now = &seen.print;

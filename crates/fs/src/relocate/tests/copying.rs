@@ -453,15 +453,15 @@ fn without_the_rename_flag_nothing_is_replaced_either() {
     let (a, b) = (open(&pool.a), open(&pool.b));
     let from = EntryAt { dir: a.as_fd(), name: OsStr::new("from") };
     let to = |name| EntryAt { dir: b.as_fd(), name: OsStr::new(name) };
-    assert_eq!(commit::place_by_hand(from, to("taken")), Err(RelocateError::Taken));
+    assert_eq!(commit::place_without_flag(from, to("taken")), Err(RelocateError::Taken));
     assert_eq!(fs::read(pool.b.join("taken")).unwrap(), b"old");
-    assert_eq!(commit::place_by_hand(from, to("free")), Ok(()));
+    assert_eq!(commit::place_without_flag(from, to("free")), Ok(()));
     assert_eq!(fs::read(pool.only("free")).unwrap(), b"new");
     assert!(!pool.a.join("from").exists());
     // A directory cannot be linked.
     fs::create_dir(pool.a.join("from")).unwrap();
-    assert_eq!(commit::place_by_hand(from, to("free")), Err(RelocateError::Taken));
-    assert_eq!(commit::place_by_hand(from, to("dir")), Ok(()));
+    assert_eq!(commit::place_without_flag(from, to("free")), Err(RelocateError::Taken));
+    assert_eq!(commit::place_without_flag(from, to("dir")), Ok(()));
     assert!(pool.b.join("dir").is_dir() && !pool.a.join("from").exists());
 }
 

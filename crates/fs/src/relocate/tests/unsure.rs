@@ -22,7 +22,7 @@ fn left_at<T>(last: Step, change: impl FnOnce(&Decision, StepHook<'_>) -> T) -> 
     let (decision, left) = (Decision::default(), Cell::new(None));
     let hook = |step| {
         if step == last {
-            left.set(Some(decision.leave()));
+            left.set(Some(decision.abandon()));
         }
         GO
     };
@@ -167,7 +167,7 @@ fn a_move_that_hangs_while_it_is_taken_back_is_left_to_recovery() {
     is_as_it_was(&pool);
 
     let left = |decision: &Decision| {
-        assert_eq!(decision.leave(), Reversibility::Undoing);
+        assert_eq!(decision.abandon(), Reversibility::Undoing);
         GO
     };
     let (pool, done) = taken_back(&left);

@@ -44,11 +44,11 @@ impl Comparison {
     }
 }
 
-/// What the mode bits allow anybody to do.
+/// What the mode bits allow any user to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
-    /// No write bit for anybody.
+    /// No write bit at all.
     ReadOnly,
     /// At least one write bit.
     Writable,

@@ -269,7 +269,7 @@ impl Surroundings for OnDisk {
         branch == DISK
     }
 
-    fn held_below(&self, _: &[u8], branch: BranchId) -> DirUsage {
+    fn usage_below(&self, _: &[u8], branch: BranchId) -> DirUsage {
         DirUsage { bytes: ByteSize(0), files: u64::from(branch == DISK) }
     }
 
@@ -277,7 +277,7 @@ impl Surroundings for OnDisk {
         None
     }
 
-    fn draw(&self) -> u64 {
+    fn random_number(&self) -> u64 {
         0
     }
 }
@@ -533,10 +533,10 @@ impl World {
 /// What is where in this world.
 impl Surroundings for World {
     fn has_directory(&self, branch: BranchId, dir: &[u8]) -> bool {
-        self.held_below(dir, branch) > DirUsage::default()
+        self.usage_below(dir, branch) > DirUsage::default()
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
+    fn usage_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let is_below = |path: &[u8]| path.strip_prefix(dir).is_some_and(|rest| rest.starts_with(b"/"));
         let here = self.files.iter().enumerate().filter(|(_, file)| file.0 == branch);
         let below = here.filter(|(at, _)| is_below(path_of(*at).as_bytes()));
@@ -550,7 +550,7 @@ impl Surroundings for World {
         self.last_used.borrow().get(&group).copied()
     }
 
-    fn draw(&self) -> u64 {
+    fn random_number(&self) -> u64 {
         self.drawn
             .set(self.drawn.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
         self.drawn.get()

@@ -10,7 +10,7 @@ use crate::placement::spec::{Narrow, SpaceField, Spread, SpreadOrder, TogetherFu
 struct World {
     held: BTreeMap<(&'static str, BranchId), DirUsage>,
     last: Option<BranchId>,
-    draw: u64,
+    random_number: u64,
 }
 
 impl World {
@@ -25,7 +25,7 @@ impl Surroundings for World {
         self.held.keys().any(|(known, on)| *on == branch && known.as_bytes() == dir)
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
+    fn usage_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let found = self.held.iter().find(|((known, on), _)| *on == branch && known.as_bytes() == dir);
         found.map(|(_, held)| *held).unwrap_or_default()
     }
@@ -34,8 +34,8 @@ impl Surroundings for World {
         self.last
     }
 
-    fn draw(&self) -> u64 {
-        self.draw
+    fn random_number(&self) -> u64 {
+        self.random_number
     }
 }
 
@@ -145,7 +145,7 @@ fn chance_reaches_every_member_and_free_space_weighs() {
     let branches = [free(100), free(600), free(300), ROOMY];
     let count = |order, member| {
         let rules = spread_by(order);
-        let draw = |n: u64| World { draw: n * (u64::MAX / 1000), ..World::default() };
+        let draw = |n: u64| World { random_number: n * (u64::MAX / 1000), ..World::default() };
         (0..1000).filter(|n| place(&rules, "/x", &branches, &draw(*n)) == Choice::Place(member)).count()
     };
     for member in [DISK, FLASH, CRYPT] {

@@ -1,5 +1,5 @@
 //! The positions of one stretch of [`SPAN`]: a sorted list of those that are in it while they are few, a bitmap when
-//! they are many. A list costs two bytes a position; a bitmap at most [`SPAN`] / 8 bytes / [`MANY`] = 8 of them.
+//! they are many. A list costs two bytes a position; a bitmap at most [`SPAN`] / 8 bytes / [`BITMAP_FROM`] = 8 of them.
 //!
 //! Above the bitmap lie two of a bit a word: which words hold something, and which are full. So both ends of a run and
 //! the next position are found in a few steps, however long the run or the gap. (The containers of Roaring bitmaps:
@@ -9,9 +9,9 @@
 pub(super) const SPAN: u32 = 1 << 15;
 const WORDS: usize = (SPAN / 64) as usize;
 /// Number of positions from which on a list becomes a bitmap.
-const MANY: usize = 512;
+const BITMAP_FROM: usize = 512;
 /// Number of positions below which a bitmap becomes a list again.
-const FEW: u32 = 384;
+const LIST_BELOW: u32 = 384;
 
 /// A run in a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,7 +200,7 @@ impl Chunk {
     pub(super) fn insert(&mut self, start: u32, len: u32) {
         self.count += len;
         if let Body::List(list) = &mut self.body {
-            if list.len() + len as usize <= MANY {
+            if list.len() + len as usize <= BITMAP_FROM {
                 let at = list.partition_point(|&other| u32::from(other) < start);
                 if list.len() + len as usize > list.capacity() {
                     list.reserve_exact(len as usize + (list.len() / 8).max(3));
@@ -236,7 +236,7 @@ impl Chunk {
             }
             Body::Bits(bits) => {
                 bits.change(start as usize, len as usize, |word, mask| word & !mask);
-                if self.count < FEW {
+                if self.count < LIST_BELOW {
                     let mut list = Vec::with_capacity(self.count as usize);
                     let mut next = bits.next_one(0);
                     while let Some(offset) = next {

@@ -13,7 +13,7 @@ const NEIGHBOURS_BITS: u32 = 4;
 const LINE: usize = 1 << NEIGHBOURS_BITS;
 const FEWEST_BITS: u32 = 6;
 /// At this number of entries that went on from it, a line stops counting, up and down, until the table grows.
-const MANY: u8 = u8::MAX;
+const SATURATED: u8 = u8::MAX;
 
 /// The hash of a key: where it belongs, and the tag that tells it from others there.
 #[derive(Clone, Copy)]
@@ -186,7 +186,7 @@ impl SlotTable {
         self.lines[line].0[at] = NONE;
         self.len -= 1;
         for passed in self.probe(hash).take_while(|&passed| passed != line) {
-            if self.passed[passed] != MANY {
+            if self.passed[passed] != SATURATED {
                 self.passed[passed] -= 1;
             }
         }

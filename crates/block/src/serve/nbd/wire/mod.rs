@@ -26,7 +26,7 @@ bitflags! {
     /// What a server says of itself first.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ServerFlags: u16 {
-        /// Options are negotiated as everybody does today.
+        /// Options are negotiated as all clients do today.
         const FIXED_NEWSTYLE = 1;
         /// The zeroes that end an old answer can be left out.
         const NO_ZEROES = 1 << 1;

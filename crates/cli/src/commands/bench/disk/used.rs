@@ -9,7 +9,7 @@ use rustix::fs::{major, minor};
 use crate::disk::users_of;
 use crate::text::visible;
 
-/// The users of a device's disk, as text. Nobody uses a regular file as a disk.
+/// The users of a device's disk, as text. A regular file is used as a disk by no program.
 pub(super) fn users(device: &Path) -> Vec<String> {
     let Ok(found) = fs::metadata(device) else { return Vec::new() };
     if !found.file_type().is_block_device() {

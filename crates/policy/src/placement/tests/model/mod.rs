@@ -40,7 +40,7 @@ impl Surroundings for Around {
         self.number(dir, branch).is_multiple_of(3)
     }
 
-    fn held_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
+    fn usage_below(&self, dir: &[u8], branch: BranchId) -> DirUsage {
         let number = self.number(dir, branch);
         DirUsage { bytes: ByteSize(number % 3), files: (number >> 8) % 3 }
     }
@@ -50,7 +50,7 @@ impl Surroundings for Around {
         (!number.is_multiple_of(5)).then(|| BranchId((number % 5 - 1) as u16))
     }
 
-    fn draw(&self) -> u64 {
+    fn random_number(&self) -> u64 {
         self.number(b"draw", BranchId(0)) << 32
     }
 }
@@ -309,8 +309,8 @@ mod naively {
         let depth = group.together.iter().map(|pattern| pattern.matches('/').count()).min();
         if let Some(dir) = depth.and_then(|depth| dirs.get(depth - 1)) {
             let mut holders: Vec<usize> =
-                open.iter().copied().filter(|one| around.held_below(dir, id(*one)) > DirUsage::default()).collect();
-            holders.sort_by_key(|one| std::cmp::Reverse(around.held_below(dir, id(*one))));
+                open.iter().copied().filter(|one| around.usage_below(dir, id(*one)) > DirUsage::default()).collect();
+            holders.sort_by_key(|one| std::cmp::Reverse(around.usage_below(dir, id(*one))));
             if let Some(&holder) = holders.first() {
                 if has_inode(holder) && view(holder).free.0 >= need.max(1) {
                     return Ok(Some(holder));
@@ -358,7 +358,7 @@ mod naively {
                 }
             }
             SpreadOrder::Random => {
-                let place = (u128::from(around.draw()) * candidates.len() as u128) >> 64;
+                let place = (u128::from(around.random_number()) * candidates.len() as u128) >> 64;
                 return Ok(Some(candidates[place as usize]));
             }
             SpreadOrder::RandomByFree => {
@@ -366,7 +366,7 @@ mod naively {
                     .iter()
                     .flat_map(|id| std::iter::repeat_n(*id, view(*id).free.0.max(1) as usize))
                     .collect();
-                let place = (u128::from(around.draw()) * tickets.len() as u128) >> 64;
+                let place = (u128::from(around.random_number()) * tickets.len() as u128) >> 64;
                 return Ok(Some(tickets[place as usize]));
             }
             SpreadOrder::HighWater => {

@@ -40,22 +40,22 @@ type Visit<'a> = dyn FnMut(&Staging, &Arc<Node>, &OsStr, &Meta) -> OpResult<()> 
 /// How often a worker tries a file whose attributes change while it is copied, or that is open outside the mount.
 const ATTEMPTS: usize = 5;
 /// How long a caller waits for that: a virus scanner has each new file open for a moment.
-const PATIENCE: Duration = Duration::from_secs(1);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 const FIRST_RETRY: Duration = Duration::from_millis(1);
 const NEXT_RETRY: Duration = Duration::from_millis(10);
 
 /// How long files that are busy for a moment are tried again at the end, after the last one that left.
-const LAST_PATIENCE: Duration = Duration::from_secs(5);
+const LAST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a worker waits for locks of a file and of directories. A holder may wait for a branch that hangs.
-const LOCK_PATIENCE: Duration = Duration::from_millis(50);
+const LOCK_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The limits of a caller that moves a file out.
 struct DestageLimits<'a> {
     /// To this branch only.
     only: Option<BranchId>,
     /// How long its lock and those of directories are waited for; `None`: as long as it takes.
-    patience: Option<Duration>,
+    lock_timeout: Option<Duration>,
     /// Called whenever the copy gets on.
     alive: Option<&'a dyn Fn()>,
     /// The size that it is about to have, which its rule may look at.
@@ -63,7 +63,7 @@ struct DestageLimits<'a> {
 }
 
 impl DestageLimits<'_> {
-    const ANY: DestageLimits<'static> = DestageLimits { only: None, patience: None, alive: None, grows_to: 0 };
+    const ANY: DestageLimits<'static> = DestageLimits { only: None, lock_timeout: None, alive: None, grows_to: 0 };
 }
 
 /// What became of a file that was not refused.
@@ -75,7 +75,7 @@ enum DestageResult {
 }
 
 /// Where a file that leaves goes.
-pub(crate) struct Heading {
+pub(crate) struct DestageTarget {
     /// The rule that was asked, when it is the first time.
     rule: Option<EntryId>,
     pub(crate) target: Option<BranchId>,
@@ -89,14 +89,14 @@ impl Staging {
     }
 
     /// Takes a file out of the staging area to one branch, as its worker: other branches and locks are not waited for.
-    pub(crate) fn destage_to(&self, branch: BranchId, mut leaving: DestageTask) -> DestageOutcome {
+    pub(crate) fn destage_to(&self, branch: BranchId, mut task: DestageTask) -> DestageOutcome {
         let Some(area) = self.staged.area() else { return DestageOutcome::Left };
         let alive = || self.workers.note_progress(branch);
-        let reach =
-            DestageLimits { only: Some(branch), patience: Some(LOCK_PATIENCE), alive: Some(&alive), grows_to: 0 };
-        match self.destage_within(area, &leaving.node, &mut leaving.tried, &reach) {
+        let limits =
+            DestageLimits { only: Some(branch), lock_timeout: Some(LOCK_TIMEOUT), alive: Some(&alive), grows_to: 0 };
+        match self.destage_within(area, &task.node, &mut task.tried, &limits) {
             Ok(DestageResult::Left) => DestageOutcome::Left,
-            Ok(DestageResult::Elsewhere(other)) => DestageOutcome::Elsewhere(other, leaving),
+            Ok(DestageResult::Elsewhere(other)) => DestageOutcome::Elsewhere(other, task),
             Err(_) => DestageOutcome::Stays,
         }
     }
@@ -106,14 +106,14 @@ impl Staging {
         area: &Area,
         node: &Arc<Node>,
         tried: &mut TriedBranches,
-        reach: &DestageLimits<'_>,
+        limits: &DestageLimits<'_>,
     ) -> Result<DestageResult, NotMoved> {
         let file = node.file().ok_or(NotMoved::Busy("it is a directory"))?;
         let (begun, mut attempts) = (Instant::now(), 0);
         let left = loop {
             // Another thread that moves it already may wait for a branch that hangs.
-            let io = match reach.patience {
-                Some(patience) => file.io.try_write_for(patience),
+            let io = match limits.lock_timeout {
+                Some(lock_timeout) => file.io.try_write_for(lock_timeout),
                 None => Some(file.io.write()),
             };
             let Some(io) = io else { break Err(NotMoved::Busy("it is in use")) };
@@ -125,11 +125,11 @@ impl Staging {
                 area.remove(node);
                 return Ok(DestageResult::Left);
             }
-            let left = self.destage_locked(node, area, tried, reach);
+            let left = self.destage_locked(node, area, tried, limits);
             drop(io);
             attempts += 1;
             let in_the_way = matches!(left, Err(NotMoved::Busy(_) | NotMoved::Mapped));
-            let waits = attempts < ATTEMPTS || (reach.patience.is_none() && begun.elapsed() < PATIENCE);
+            let waits = attempts < ATTEMPTS || (limits.lock_timeout.is_none() && begun.elapsed() < BUSY_TIMEOUT);
             if !(in_the_way && waits) {
                 break left;
             }
@@ -159,7 +159,7 @@ impl Staging {
         node: &Arc<Node>,
         area: &Area,
         tried: &mut TriedBranches,
-        reach: &DestageLimits<'_>,
+        limits: &DestageLimits<'_>,
     ) -> Result<DestageResult, NotMoved> {
         if let Some(file) = node.file() {
             // Later changes are not in the facts that its rule gets.
@@ -169,16 +169,16 @@ impl Staging {
             let _names = self.tree.rename_lock.read();
             self.tree.attr_of(node)?.meta
         };
-        let meta = Meta { size: meta.size.max(reach.grows_to), ..meta };
+        let meta = Meta { size: meta.size.max(limits.grows_to), ..meta };
         let cause = MoveReason::of_leaving(area);
         let path = self.placement.deciding_path(node, &meta);
         loop {
-            let Heading { rule, target } = self.heading(&path, &meta, &tried.full);
+            let DestageTarget { rule, target } = self.destage_target(&path, &meta, &tried.full);
             let Some(target) = target else {
                 let refused = || self.placement.refusal().into();
                 return Err(tried.failure.take().unwrap_or_else(refused));
             };
-            if reach.only.is_some_and(|only| only != target) {
+            if limits.only.is_some_and(|only| only != target) {
                 return Ok(DestageResult::Elsewhere(target));
             }
             if let (Some(rule), rules) = (rule, self.placement.rules.load())
@@ -186,7 +186,7 @@ impl Staging {
             {
                 hits.fetch_add(1, Ordering::Relaxed);
             }
-            let pace = MoveControl { alive: reach.alive, patience: reach.patience, ..MoveControl::default() };
+            let pace = MoveControl { alive: limits.alive, lock_timeout: limits.lock_timeout, ..MoveControl::default() };
             match self.migrate.transfer(node, target, cause, pace) {
                 Ok(_) => return Ok(DestageResult::Left),
                 Err(why @ (NotMoved::Busy(_) | NotMoved::Mapped | NotMoved::Op(OpError::Stale))) => return Err(why),
@@ -204,20 +204,20 @@ impl Staging {
     /// Where a file that leaves belongs: the branch that its rule wants, else the next choice, else the branch where it
     /// would have been created. That last one matters because the branch that rules on size and the like want may be
     /// unable to keep it.
-    pub(crate) fn heading(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> Heading {
+    pub(crate) fn destage_target(&self, path: &[u8], meta: &Meta, full: &[BranchId]) -> DestageTarget {
         let need = ByteSize(meta.blocks * 512);
         let area = self.staged.area();
         let xattrs = area.and_then(|area| self.placement.xattrs(path, meta, &area.branch));
         let facts = FileFacts { xattrs: xattrs.as_deref(), ..settled_facts(path, meta, meta.btime) };
-        let mut heading = Heading { rule: None, target: None };
+        let mut found = DestageTarget { rule: None, target: None };
         if full.len() <= 1 {
             let decision = self.placement.decide_leaving(&facts);
-            heading.rule = Some(decision.entry);
+            found.rule = Some(decision.entry);
             if let Choice::Place(target) = decision.choice
                 && !full.contains(&target)
             {
-                heading.target = Some(target);
-                return heading;
+                found.target = Some(target);
+                return found;
             }
         }
         let as_new = || {
@@ -226,8 +226,8 @@ impl Staging {
             let around = self.placement.around(&active);
             active.rules.next_choice(&facts, &self.placement.views(), full, need, &around)
         };
-        heading.target = self.placement.place_next(&facts, full, need).or_else(as_new);
-        heading
+        found.target = self.placement.place_next(&facts, full, need).or_else(as_new);
+        found
     }
 
     /// Takes a file out of the staging area in the foreground.
@@ -238,8 +238,8 @@ impl Staging {
     /// As [`Staging::destage_now`], before it gets this size.
     pub(crate) fn destage_to_grow(&self, node: &Arc<Node>, grows_to: u64) -> OpResult<()> {
         let Some(area) = self.staged.area() else { return Ok(()) };
-        let reach = DestageLimits { grows_to, ..DestageLimits::ANY };
-        self.destage_within(area, node, &mut TriedBranches::nothing(area), &reach).map(drop).map_err(failed)
+        let limits = DestageLimits { grows_to, ..DestageLimits::ANY };
+        self.destage_within(area, node, &mut TriedBranches::nothing(area), &limits).map(drop).map_err(failed)
     }
 
     /// Takes a file out of volatile staging before it is made durable. True: it was there, so that its name has to be
@@ -249,7 +249,7 @@ impl Staging {
             return Ok(false);
         }
         if node.file().is_some_and(|file| file.state.read().unlinked) {
-            return Ok(false); // Nobody could find it after a power loss.
+            return Ok(false); // No program could find it after a power loss.
         }
         self.destage(node).map_err(failed)?;
         Ok(true)
@@ -303,12 +303,12 @@ impl Staging {
         // the reason if it cannot leave.
         let all = area.all();
         self.hand_to_workers(area, self.all_free(area));
-        self.workers.settle();
+        self.workers.wait_until_idle();
         for node in all.iter().filter(|node| area.holds(node)) {
             match self.destage(node) {
                 Ok(()) => self.write_back.await_room(node),
                 Err(why) if done.is_ok() && area.holds(node) => done = Err(failed(why)),
-                // One that was removed meanwhile is owed nothing.
+                // One that was removed meanwhile need not leave.
                 Err(_) => {}
             }
         }
@@ -349,7 +349,7 @@ impl Staging {
                 if pool.staged.area_of(&node).is_some() && !area.holds(&node) {
                     area.add(&node, dir.id, ByteSize(meta.size), None);
                     if area.spec.volatile {
-                        area.hurry(&node);
+                        area.schedule_destage_now(&node);
                     }
                     found += 1;
                 }
@@ -391,7 +391,7 @@ impl Staging {
                 branches = hanging.join(", "),
                 files = area.files(),
                 area = %area.branch.spec.path.display(),
-                "branches have not answered for {}; staged files that go there are kept in memory: mount again when they do, before the machine is switched off",
+                "branches have not answered for {}; their staged files are kept in memory: mount again when they answer, before the machine is switched off",
                 format_duration(HANGS)
             );
             return;
@@ -447,13 +447,13 @@ impl Staging {
         }
         loop {
             self.hand_to_workers(area, waiting);
-            self.workers.settle();
+            self.workers.wait_until_idle();
             self.report_hanging();
             self.release_left();
             waiting = self.retry_candidates(area);
             // However long it takes: only what stays while no other leaves is given up.
             if area.files() < fewest {
-                (fewest, until) = (area.files(), Instant::now() + LAST_PATIENCE);
+                (fewest, until) = (area.files(), Instant::now() + LAST_TIMEOUT);
             }
             if waiting.is_empty() || Instant::now() >= until {
                 return area.files();

@@ -1,4 +1,4 @@
-//! Wakes the monitor: something happened that it should look at before its time. Nobody has to look now and then
+//! Wakes the monitor: something happened that it should look at before its time. No thread has to look now and then
 //! whether anything did.
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -8,19 +8,19 @@ use crate::ground::locks::{Condvar, LeafMutex, rank};
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Attention {
-    wanted: LeafMutex<rank::Attention, bool>,
+pub(crate) struct Wakeup {
+    wanted: LeafMutex<rank::Wakeup, bool>,
     wake: Condvar,
 }
 
-impl Attention {
+impl Wakeup {
     /// Wakes the thread that waits, or lets the next one not wait at all.
-    pub(crate) fn call(&self) {
+    pub(crate) fn wake(&self) {
         *self.wanted.lock() = true;
         self.wake.notify_one();
     }
 
-    /// Waits for a call, but not longer than that.
+    /// Waits to be woken, but not longer than that.
     pub(crate) fn wait_until(&self, deadline: Instant) {
         let mut wanted = self.wanted.lock();
         self.wake.wait_while_until(&mut wanted, |wanted| !*wanted, deadline);
@@ -32,7 +32,7 @@ impl Attention {
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     state: AtomicU8,
-    attention: Attention,
+    wakeup: Wakeup,
 }
 
 const QUIET: u8 = 0;
@@ -44,7 +44,7 @@ impl Activity {
     /// Something happens. Costs a load while that is known.
     pub(crate) fn note(&self) {
         if self.state.load(Ordering::Relaxed) != BUSY && self.state.swap(BUSY, Ordering::Relaxed) == ASLEEP {
-            self.attention.call();
+            self.wakeup.wake();
         }
     }
 
@@ -54,19 +54,19 @@ impl Activity {
     }
 
     /// Wakes the thread, whether it waits or sleeps.
-    pub(crate) fn call(&self) {
-        self.attention.call();
+    pub(crate) fn wake(&self) {
+        self.wakeup.wake();
     }
 
-    /// Waits for a call, but not longer than that, whatever happens.
+    /// Waits to be woken, but not longer than that, whatever happens.
     pub(crate) fn wait_until(&self, deadline: Instant) {
-        self.attention.wait_until(deadline);
+        self.wakeup.wait_until(deadline);
     }
 
-    /// Waits until something happens, or for a call, but not longer than that.
+    /// Waits until something happens, or to be woken, but not longer than that.
     pub(crate) fn sleep_until(&self, deadline: Instant) {
         if self.state.compare_exchange(QUIET, ASLEEP, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.attention.wait_until(deadline);
+            self.wakeup.wait_until(deadline);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::journal::MOST_WAITING;
 use crate::settings::Settings;
 
 /// See the module.
-pub(crate) struct Ledger {
+pub(crate) struct RecordedPolicy {
     policy: WriteBack,
     settings: Settings,
     /// The time of its last event; time never goes back.
@@ -17,9 +17,9 @@ pub(crate) struct Ledger {
     recorder: Option<Recorder>,
 }
 
-impl Ledger {
-    pub(crate) fn new(settings: Settings) -> Result<Ledger, FlusherError> {
-        Ok(Ledger { policy: settings.check()?, settings, last: Nanos(0), recorder: None })
+impl RecordedPolicy {
+    pub(crate) fn new(settings: Settings) -> Result<RecordedPolicy, FlusherError> {
+        Ok(RecordedPolicy { policy: settings.check()?, settings, last: Nanos(0), recorder: None })
     }
 
     fn at(&mut self, now: Nanos) -> Nanos {
@@ -36,7 +36,7 @@ impl Ledger {
         }
     }
 
-    /// A record that nobody writes down ends, without its end.
+    /// A record that is not written to its file in time ends, without its end.
     fn bound_record(&mut self) {
         if self.record_waiting() > MOST_WAITING {
             self.recorder = None;
@@ -101,7 +101,7 @@ impl Ledger {
         self.recorder.is_some()
     }
 
-    /// Bytes of the record that nobody has taken yet.
+    /// Bytes of the record that were not taken yet.
     pub(crate) fn record_waiting(&self) -> usize {
         self.recorder.as_ref().map_or(0, Recorder::waiting)
     }
@@ -115,7 +115,7 @@ impl Ledger {
         &self.settings
     }
 
-    pub(crate) fn policy(&self) -> &WriteBack {
+    pub(crate) fn inner(&self) -> &WriteBack {
         &self.policy
     }
 

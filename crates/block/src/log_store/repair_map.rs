@@ -38,7 +38,7 @@ impl StoreState {
 
 impl StoreShared {
     /// Rebuilds the damaged pages of the map, this one among them. Releases the lock meanwhile.
-    pub(super) fn mend(
+    pub(super) fn repair_map(
         &self,
         state: &mut MutexGuard<'_, StoreState>,
         page: MapPage,
@@ -47,13 +47,13 @@ impl StoreShared {
         if state.unread.contains(&page) && matches!(error, LogStoreError::Device(_)) {
             return Err(error.on(&self.named.name));
         }
-        if state.mending {
-            while state.mending {
+        if state.repairing_map {
+            while state.repairing_map {
                 self.room.wait(state);
             }
             return Ok(());
         }
-        state.mending = true;
+        state.repairing_map = true;
         let store = &self.named.name;
         tracing::warn!(store, page = page.0, %error, "a page of the map is damaged: it is being rebuilt from the log");
         let done = self.rebuild_absent(state).and_then(|(rebuilt, no_checkpoint)| {
@@ -61,7 +61,7 @@ impl StoreShared {
             drop(no_checkpoint);
             taken
         });
-        state.mending = false;
+        state.repairing_map = false;
         self.room.notify_all();
         self.keeper.notify_one();
         if let Err(why) = done {
@@ -151,7 +151,7 @@ impl StoreShared {
             state.core.map.mark_dirty(number);
             let reported = describe_page(number, doubtful);
             tracing::warn!(store, "{reported}");
-            state.counts.mended.push(reported);
+            state.counts.repaired.push(reported);
         }
         Ok(())
     }
