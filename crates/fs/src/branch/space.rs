@@ -103,8 +103,8 @@ impl Branch {
         self.read_space()
     }
 
-    /// Asks the file system. Where an older figure is known no caller waits long for a branch that may hang: the call
-    /// notes what it finds when it returns, and no other thread asks until then.
+    /// Asks the file system. Where an older figure is known no caller waits long for a branch that may hang. The call
+    /// notes what it finds when it returns; no other thread asks until then.
     fn read_space(&self) -> Space {
         let (changes, is_known) = {
             #[cfg_attr(not(test), expect(unused_mut, reason = "only tests count"))]

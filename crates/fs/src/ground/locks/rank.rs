@@ -42,8 +42,8 @@ ranks! {
     /// Shared by reads and writes of a file through the daemon and by truncation; exclusive while it moves under its
     /// writers. Key: the node.
     FileIo,
-    /// Shared by batches of moves, and by commits on branches that may be slow; exclusive for a rename of a directory,
-    /// which waits for them before any thread waits for [`TreeNames`].
+    /// Shared by batches of moves, and by commits on branches that may be slow. Exclusive for a rename of a directory:
+    /// it waits for them before any thread waits for [`TreeNames`].
     TreeSlowCommits,
     /// Shared by all that resolves names; exclusive while a directory changes its place or a branch comes or goes.
     TreeNames,
