@@ -12,6 +12,10 @@ else
     echo "skipped: the FUSE crate's own mounts, on both transports (\`make test-fuse\`): they need Linux 6.18, this is $(uname -r)"
 fi
 cargo test "${workspace[@]}"
+if [[ -e /sys/module/fuse/parameters/enable_uring && ${#workspace[@]} -gt 2 ]]; then
+    # Alone: meanwhile no other mount gets its requests over io_uring.
+    cargo test "${workspace[@]}" --test mount -- --ignored the_first_mount_switches_io_uring_on_and_uses_it
+fi
 # Its locks are those of the model checker: a build of its own.
 cargo test --locked -p umbrella-fs --features model-check --test model_check
 

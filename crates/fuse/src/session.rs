@@ -85,18 +85,20 @@ impl<F: Filesystem> Session<F> {
     ///
     /// Steps:
     ///
-    /// 1. Make a mount that nobody sees.
-    /// 2. Receive INIT; make rings and threads before answering it.
-    /// 3. Register the rings, or give the connection back to `/dev/fuse`.
-    /// 4. With rings, a child process looks up for a moment a file of the kernel's that they need.
-    /// 5. Put the mount into place.
+    /// 1. Switch io_uring on in the kernel where it is off: the kernel offers it, or not, when the mount is made.
+    /// 2. Make a mount that nobody sees.
+    /// 3. Receive INIT; make rings and threads before answering it.
+    /// 4. Register the rings, or give the connection back to `/dev/fuse`.
+    /// 5. With rings, a child process looks up for a moment a file of the kernel's that they need.
+    /// 6. Put the mount into place.
     pub fn mount(filesystem: F, at: &Path, spec: &MountSpec, config: Config) -> io::Result<Session<F>> {
         let at = std::path::absolute(at)?;
         warn_of_request_timeout();
         let device = Arc::new(Device::open()?);
+        let queues = processors::queues(config.transport);
         let mounting = Mounting::new(&device, spec, &at)?;
         let queues = match mounting.detached() {
-            Some(_) => processors::queues(config.transport),
+            Some(_) => queues,
             None => Err("it needs the mount interface of Linux 5.2, which is forbidden here".to_owned()),
         };
         let served = match Session::connect(filesystem, Arc::clone(&device), config, queues) {

@@ -20,7 +20,7 @@
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use umbrella_units::BranchId;
 use crate::admin::Admin;
 use crate::admin::monitor::ProbeScope;
 use crate::branch::not_mounted::not_mounted;
-use crate::branch::state::Remembered;
+use crate::branch::state::{Remembered, StateDir};
 use crate::branch::{Branch, Online, run_within};
 use crate::error::{AddedAs, Error, OpError, OpResult};
 use crate::ground::advice::advised;
@@ -57,7 +57,8 @@ impl Admin {
     /// At the start: finishes what a crash left half done, then takes every branch in.
     pub(crate) fn load_branches(&self) {
         let online = self.branches.online();
-        let recovery = relocate::recover(&recoverable(&online));
+        let gone = GoneAreas::of(&self.context.state);
+        let recovery = relocate::recover(&recoverable(&online, gone.as_ref()));
         self.report_recovery(&recovery);
         for (branch, _) in &online {
             self.admit(branch);
@@ -235,17 +236,19 @@ impl Admin {
         let uuid = BranchUuid(online.uuid);
         let moves = self.migrate.abandoned_copies();
         let is_given_up = move |temp: &[u8]| moves.contains(OsStr::from_bytes(temp));
+        let gone = GoneAreas::of(&self.context.state);
         let guarded = all.iter().filter(|(_, online)| online.guarded).max_by_key(|(it, _)| it.id == branch.id);
         let Some(guarded) = guarded.map(|(branch, _)| Arc::clone(branch)) else {
             let returned = Returned { uuid, given_up: &is_given_up };
-            return Some(relocate::recover_returned(&recoverable(&all), returned, &|| ControlFlow::Continue(())));
+            let branches = recoverable(&all, gone.as_ref());
+            return Some(relocate::recover_returned(&branches, returned, &|| ControlFlow::Continue(())));
         };
         let given_up = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&given_up);
         let recover = move |_: &Online| {
             let stop = || if stop.load(Ordering::Acquire) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             let returned = Returned { uuid, given_up: &is_given_up };
-            Ok(relocate::recover_returned(&recoverable(&all), returned, &stop))
+            Ok(relocate::recover_returned(&recoverable(&all, gone.as_ref()), returned, &stop))
         };
         let recovered = guarded.io_within(RECOVERY_TIMEOUT, recover);
         if recovered.is_err() {
@@ -457,13 +460,37 @@ fn inspect_path<T: Send + 'static>(spec: &BranchSpec, inspect: fn(&Path) -> T) -
     })
 }
 
-fn recoverable(online: &[(Arc<Branch>, Arc<Online>)]) -> Vec<RecoverBranch<'_>> {
-    online
-        .iter()
-        .map(|(branch, online)| RecoverBranch {
-            uuid: BranchUuid(online.uuid),
-            root: online.root(),
-            writable: !branch.settings().read_only && online.hidden.is_some(),
-        })
-        .collect()
+/// Staging areas that never come back. A change that names one finds it empty, and need not wait for it.
+struct GoneAreas {
+    uuids: Vec<BranchUuid>,
+    root: OwnedFd,
+}
+
+impl GoneAreas {
+    /// `None` where there are none.
+    fn of(state: &StateDir) -> Option<GoneAreas> {
+        let uuids: Vec<BranchUuid> = state.gone_areas().into_iter().map(BranchUuid).collect();
+        if uuids.is_empty() {
+            return None;
+        }
+        match state.empty_dir() {
+            Ok(root) => Some(GoneAreas { uuids, root }),
+            Err(error) => {
+                tracing::warn!(%error, "changes that concern an earlier staging area wait for the next mount");
+                None
+            }
+        }
+    }
+}
+
+fn recoverable<'a>(online: &'a [(Arc<Branch>, Arc<Online>)], gone: Option<&'a GoneAreas>) -> Vec<RecoverBranch<'a>> {
+    let online = online.iter().map(|(branch, online)| RecoverBranch {
+        uuid: BranchUuid(online.uuid),
+        root: online.root(),
+        writable: !branch.settings().read_only && online.hidden.is_some(),
+    });
+    let gone = gone.into_iter().flat_map(|gone| {
+        gone.uuids.iter().map(|uuid| RecoverBranch { uuid: *uuid, root: gone.root.as_fd(), writable: true })
+    });
+    online.chain(gone).collect()
 }

@@ -229,7 +229,7 @@ pub(crate) fn end(area: &Area, state: &StateDir) {
 }
 
 fn forget(state: &StateDir) {
-    if let Err(error) = state.forget(STAGING) {
+    if let Err(error) = state.forget_area(STAGING) {
         tracing::warn!(%error, "cannot remove the pool's record of its staging area");
     }
 }

@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use uuid::Uuid;
@@ -23,6 +25,8 @@ use super::status::Abilities;
 /// Highest slot a branch can have; inode numbers keep two bits for other purposes.
 pub const MAX_SLOT: u16 = 0x3fff;
 const VERSION: u32 = 1;
+/// The most staging areas that are remembered as gone: the oldest are forgotten.
+const MAX_GONE_AREAS: usize = 64;
 
 /// The folder of pool states cannot be used.
 #[derive(Debug, Error)]
@@ -88,6 +92,9 @@ struct PoolFile {
     /// Branches whose disks are failing.
     #[serde(default)]
     failing: BTreeMap<String, BranchErrors>,
+    /// Staging areas that never come back: a power loss emptied them, or they ended. The latest is last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    gone_areas: Vec<Uuid>,
 }
 
 /// The memory of one pool. Thread-safe.
@@ -129,6 +136,7 @@ impl StateDir {
                 retired_slots: BTreeSet::new(),
                 draining: BTreeSet::new(),
                 failing: BTreeMap::new(),
+                gone_areas: Vec::new(),
             },
             Err(source) => return Err(StateError::Io { path: file, source }),
         };
@@ -231,9 +239,25 @@ impl StateDir {
 
     /// The branch left the pool, or was replaced on purpose: whatever is at its path next is taken as new.
     pub fn forget(&self, name: &str) -> Result<(), StateError> {
+        self.forget_with(name, |_, _| {})
+    }
+
+    /// The same for a staging area, whose files are all gone: no change need wait for it any more.
+    pub(crate) fn forget_area(&self, name: &str) -> Result<(), StateError> {
+        self.forget_with(name, |pool, old| {
+            pool.gone_areas.push(old.uuid);
+            let too_many = pool.gone_areas.len().saturating_sub(MAX_GONE_AREAS);
+            pool.gone_areas.drain(..too_many);
+        })
+    }
+
+    fn forget_with(&self, name: &str, note: impl FnOnce(&mut PoolFile, &Remembered)) -> Result<(), StateError> {
         let mut pool = self.pool.lock();
         let mut next = pool.clone();
         let old = next.branches.remove(name);
+        if let Some(old) = &old {
+            note(&mut next, old);
+        }
         next.retired_slots.extend(old.as_ref().map(|old| old.slot));
         let failed = next.failing.remove(name).is_some();
         if next.draining.remove(name) || failed || old.is_some() {
@@ -241,6 +265,25 @@ impl StateDir {
             *pool = next;
         }
         Ok(())
+    }
+
+    /// Staging areas that never come back.
+    pub(crate) fn gone_areas(&self) -> Vec<Uuid> {
+        self.pool.lock().gone_areas.clone()
+    }
+
+    /// A directory that is empty and stays so, since it has no name any more.
+    pub(crate) fn empty_dir(&self) -> std::io::Result<OwnedFd> {
+        self.make_folder()?;
+        let path = self.file.with_extension("empty");
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = rustix::fs::open(&path, flags, Mode::empty())?;
+        std::fs::remove_dir(&path)?;
+        Ok(dir)
     }
 
     /// Notes where the disks were that a branch took the place of. Returns when it is on disk.

@@ -753,3 +753,27 @@ fn a_branch_that_cannot_be_opened_anew_for_want_of_descriptors_stays_online() {
     assert_eq!(branch.probe(TIMEOUT), ProbeResult::CameBack);
     assert!(branch.is_writable());
 }
+
+#[test]
+fn staging_areas_that_are_gone_are_remembered_and_a_bounded_number_of_them() {
+    let place = Place::new();
+    let area = |uuid| Remembered {
+        uuid,
+        slot: 1,
+        was_mount: false,
+        path: "/area".into(),
+        has_marker: true,
+        fsid: None,
+        former_paths: Vec::new(),
+        abilities: None,
+    };
+    let gone: Vec<Uuid> = (0..100).map(|_| Uuid::new_v4()).collect();
+    for uuid in &gone {
+        place.state().remember(".staging", &area(*uuid)).unwrap();
+        place.state().forget_area(".staging").unwrap();
+    }
+    place.state().forget_area(".staging").unwrap();
+    assert_eq!(place.state().gone_areas(), gone[36..]);
+    let empty = place.state().empty_dir().unwrap();
+    assert!(rustix::fs::mkdirat(&empty, "a", rustix::fs::Mode::RWXU).is_err(), "it has no name any more");
+}

@@ -175,6 +175,17 @@ fn a_server_without_the_mount_interface_of_linux_5_2_mounts_the_old_way_and_read
     wait_for("the server's end", || mount.child.try_wait().unwrap().is_some());
 }
 
+/// As after each start of the machine.
+#[test]
+#[ignore = "switches io_uring off for the whole machine for a moment; scripts/test.sh runs it alone"]
+fn the_first_mount_switches_io_uring_on_and_uses_it() {
+    let switch = "/sys/module/fuse/parameters/enable_uring";
+    fs::write(switch, "N").unwrap();
+    let mount = Mount::new(RING);
+    assert_eq!(fs::read_to_string(switch).unwrap(), "Y\n");
+    assert_eq!(mount.transport, "IoUring");
+}
+
 #[test]
 #[ignore = "takes a processor away from the whole machine for a moment; make test-fuse runs it"]
 fn a_processor_may_go_and_come_back() {

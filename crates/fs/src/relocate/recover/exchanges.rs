@@ -40,7 +40,12 @@ impl Recovering<'_> {
         let mut may_be = true;
         for site in sites.iter().map(|site| if is_back { back(site) } else { *site }) {
             if let Some(branch) = self.present(site.branch) {
-                let stands = stands(&site, (at(branch, one)?, at(branch, other)?));
+                let now = (at(branch, one)?, at(branch, other)?);
+                // Neither is there any more: nothing is left to exchange.
+                if now == (None, None) {
+                    continue;
+                }
+                let stands = stands(&site, now);
                 begun |= stands == ExchangeStage::After;
                 may_be &= stands != ExchangeStage::Before;
                 known.push((site, branch, stands));

@@ -142,3 +142,52 @@ fn nobody_is_warned_of_a_file_that_moved_there_and_back_and_is_there_once() {
     assert_eq!(pool.only("file"), pool.a.join("file"));
     assert!(pool.hidden_files().is_empty());
 }
+
+#[test]
+fn a_change_that_concerns_a_lost_staging_area_does_not_wait_for_it() {
+    let print = Fingerprint::default();
+    let rename = |branches: &[BranchUuid]| Intent::RenameDir {
+        from: b"old".into(),
+        to: b"new".into(),
+        branches: branches.to_vec(),
+        replaced: false,
+        verdict: Verdict::Open,
+    };
+    let exchange = |sites: &[BranchUuid]| Intent::Exchange {
+        one: b"old".into(),
+        other: b"file".into(),
+        sites: sites
+            .iter()
+            .map(|branch| ExchangeSite { branch: *branch, one: Some(print), other: Some(print) })
+            .collect(),
+        verdict: Verdict::Open,
+    };
+    let replaces = |winner, loser| Intent::Supersede {
+        from: b"from".into(),
+        to: b"file".into(),
+        winner,
+        winner_file: print,
+        loser,
+        loser_file: print,
+        verdict: Verdict::Open,
+    };
+    for intent in
+        [rename(&[A, B]), rename(&[B, A]), exchange(&[A, B]), exchange(&[B, A]), replaces(B, A), replaces(A, B)]
+    {
+        let pool = Pool::new();
+        fs::create_dir(pool.a.join("old")).unwrap();
+        fs::write(pool.a.join("file"), "kept").unwrap();
+        fs::write(pool.a.join(".umbrella/intents/1"), intent.encode().unwrap()).unwrap();
+        let empty = tempfile::tempdir().unwrap();
+        let root = open(empty.path());
+        let report = pool.with_branches(&[A], |online| {
+            let gone = RecoverBranch { uuid: B, root: root.as_fd(), writable: true };
+            recover(&[online, &[gone]].concat())
+        });
+        assert_eq!(report.pending, 0, "{intent:?}: {report:?}");
+        assert!(pool.hidden_files().is_empty(), "{intent:?}");
+        let has = |name: &str| pool.a.join(name).exists();
+        assert!(has("old") != has("new") && has("file"), "{intent:?}");
+        assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0, "{intent:?}");
+    }
+}
