@@ -51,13 +51,7 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench-moves: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::end("bench-moves", run(&Args::parse()).map(|()| true))
 }
 
 fn run(args: &Args) -> Result<()> {

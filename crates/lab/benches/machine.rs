@@ -25,14 +25,6 @@ struct Requests {
 }
 
 impl Workload for Requests {
-    fn prepare(&mut self) -> Option<FileOperation> {
-        None
-    }
-
-    fn clients(&self) -> u32 {
-        1
-    }
-
     fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<FileOperation> {
         self.left = self.left.checked_sub(1)?;
         let page = self.random.below(self.pages);

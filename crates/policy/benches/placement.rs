@@ -8,7 +8,7 @@ use criterion::{BenchmarkId, Criterion};
 use umbrella_policy::heat::Opens;
 use umbrella_policy::placement::spec::{
     Comparison, Condition, DestinationSpec, FileKind, GroupSpec, NameEntrySpec, Offline, PathPart, RuleKindSpec,
-    RuleSpec, RulesSpec, SpaceField, Spread, SpreadOrder, TogetherFull, Treatment,
+    RuleSpec, RulesSpec, SpaceField, Spread, SpreadOrder, Treatment,
 };
 use umbrella_policy::placement::{BranchView, Empty, FileFacts, LastSizes, Resident, Rules, Stage};
 use umbrella_units::{Amount, BranchId, ByteSize, Timestamp};
@@ -16,32 +16,39 @@ use umbrella_units::{Amount, BranchId, ByteSize, Timestamp};
 const COUNTS: [usize; 3] = [1, 32, 1_000];
 const BRANCHES: [usize; 3] = [4, 24, 100];
 
+/// A branch of 1 GiB.
+const EMPTY: BranchView = BranchView {
+    online: true,
+    writable: true,
+    creates: true,
+    total: ByteSize(1 << 30),
+    free: ByteSize(1 << 30),
+    min_free: ByteSize(0),
+    inodes: None,
+};
+
 fn to() -> DestinationSpec {
     DestinationSpec { branches: vec!["a".to_owned(), "b".to_owned()], offline: Offline::Next }
 }
 
 fn compile(rules: Vec<RuleSpec>) -> Rules {
-    let spec = RulesSpec { rules, default: vec!["a".to_owned()], groups: Vec::new(), evicts: Vec::new() };
+    let spec = RulesSpec { rules, default: vec!["a".to_owned()], ..RulesSpec::default() };
     let names = [("a".to_owned(), BranchId(0)), ("b".to_owned(), BranchId(1))];
     Rules::compile(&spec, &names).expect("the rules of the benchmark are right")
 }
 
+fn rule(name: String, kind: RuleKindSpec) -> RuleSpec {
+    RuleSpec { name, kind, treatment: Treatment::default() }
+}
+
 fn metadata(count: usize, condition: impl Fn(usize) -> Condition) -> Rules {
-    let rule = |n| RuleSpec {
-        name: format!("rule {n}"),
-        kind: RuleKindSpec::When { conditions: vec![condition(n)], to: to() },
-        treatment: Treatment::default(),
-    };
-    compile((0..count).map(rule).collect())
+    let when = |n| RuleKindSpec::When { conditions: vec![condition(n)], to: to() };
+    compile((0..count).map(|n| rule(format!("rule {n}"), when(n))).collect())
 }
 
 fn names(count: usize, glob: impl Fn(usize) -> String) -> Rules {
     let entries = (0..count).map(|n| NameEntrySpec { glob: glob(n), to: to() }).collect();
-    compile(vec![RuleSpec {
-        name: "names".to_owned(),
-        kind: RuleKindSpec::Names(entries),
-        treatment: Treatment::default(),
-    }])
+    compile(vec![rule("names".to_owned(), RuleKindSpec::Names(entries))])
 }
 
 fn file(path: &[u8]) -> FileFacts<'_> {
@@ -68,24 +75,13 @@ fn file(path: &[u8]) -> FileFacts<'_> {
 
 fn measure(criterion: &mut Criterion, group: &str, path: &str, rules: impl Fn(usize) -> Rules) {
     let mut group = criterion.benchmark_group(group);
-    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
-    let gib = ByteSize(1 << 30);
-    let branch = BranchView {
-        online: true,
-        writable: true,
-        creates: true,
-        total: gib,
-        free: gib,
-        min_free: ByteSize(0),
-        inodes: None,
-    };
     let home =
         Resident { branch: BranchId(0), since: None, min_stay: Duration::ZERO, is_evicted: false, is_opened: false };
     for count in COUNTS {
         let rules = rules(count);
         let facts = file(path.as_bytes());
         group.bench_with_input(BenchmarkId::from_parameter(count), &rules, |bench, rules| {
-            bench.iter(|| rules.decide(black_box(&facts), black_box(&[branch; 2]), black_box(Some(&home)), &Empty));
+            bench.iter(|| rules.decide(black_box(&facts), black_box(&[EMPTY; 2]), black_box(Some(&home)), &Empty));
         });
     }
     group.finish();
@@ -137,7 +133,7 @@ fn joined(n: usize) -> Condition {
 /// A rule that asks for the space of one of many branches, each of which is listed.
 fn spacious(rules: usize, branches: usize) -> Rules {
     let names: Vec<String> = (0..branches).map(|n| format!("b{n}")).collect();
-    let rule = |n: usize| {
+    let when = |n: usize| {
         let condition = Condition::Space {
             branch: names[n % branches].clone(),
             of: SpaceField::Free,
@@ -146,18 +142,9 @@ fn spacious(rules: usize, branches: usize) -> Rules {
             hysteresis: Amount::MilliPercent(0),
         };
         let to = DestinationSpec { branches: names.clone(), ..to() };
-        RuleSpec {
-            name: format!("rule {n}"),
-            kind: RuleKindSpec::When { conditions: vec![condition], to },
-            treatment: Treatment::default(),
-        }
+        rule(format!("rule {n}"), RuleKindSpec::When { conditions: vec![condition], to })
     };
-    let spec = RulesSpec {
-        rules: (0..rules).map(rule).collect(),
-        default: names.clone(),
-        groups: Vec::new(),
-        evicts: Vec::new(),
-    };
+    let spec = RulesSpec { rules: (0..rules).map(when).collect(), default: names.clone(), ..RulesSpec::default() };
     let ids: Vec<(String, BranchId)> = names.iter().cloned().zip((0..).map(BranchId)).collect();
     Rules::compile(&spec, &ids).expect("the rules of the benchmark are right")
 }
@@ -165,17 +152,7 @@ fn spacious(rules: usize, branches: usize) -> Rules {
 /// Rules on the space of branches, for a new file: the last branch of the default list is the only one with room.
 fn many_branches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rules x branches");
-    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
-    let gib = ByteSize(1 << 30);
-    let full = BranchView {
-        online: true,
-        writable: true,
-        creates: true,
-        total: gib,
-        free: ByteSize(1 << 29),
-        min_free: gib,
-        inodes: None,
-    };
+    let full = BranchView { free: ByteSize(1 << 29), min_free: EMPTY.total, ..EMPTY };
     let facts = file(b"/srv/films/western/x.avi");
     for count in COUNTS {
         for branches in BRANCHES {
@@ -193,16 +170,8 @@ fn many_branches(criterion: &mut Criterion) {
 /// Where a new file goes in a group of many members.
 fn groups(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("groups");
-    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
-    let view = |free: u64| BranchView {
-        online: true,
-        writable: true,
-        creates: true,
-        total: ByteSize(1 << 40),
-        free: ByteSize(free),
-        min_free: ByteSize(1 << 30),
-        inodes: None,
-    };
+    let (total, min_free) = (ByteSize(1 << 40), ByteSize(1 << 30));
+    let view = |free: u64| BranchView { total, free: ByteSize(free), min_free, ..EMPTY };
     let facts = file(b"/srv/films/western/x.avi");
     for (name, order) in [
         ("most-free", SpreadOrder::MostFree),
@@ -215,15 +184,9 @@ fn groups(criterion: &mut Criterion) {
                 name: "all".to_owned(),
                 branches: vec!["b*".to_owned()],
                 spread: Spread { narrow: None, order },
-                together: Vec::new(),
-                together_full: TogetherFull::default(),
+                ..GroupSpec::default()
             };
-            let spec = RulesSpec {
-                rules: Vec::new(),
-                default: vec!["all".to_owned()],
-                groups: vec![members],
-                evicts: Vec::new(),
-            };
+            let spec = RulesSpec { default: vec!["all".to_owned()], groups: vec![members], ..RulesSpec::default() };
             let rules = Rules::compile(&spec, &names).expect("the group of the benchmark is right");
             let views: Vec<BranchView> = (0..branches as u64).map(|n| view((1 << 35) + ((n * 7919) << 20))).collect();
             group.bench_with_input(BenchmarkId::new(name, branches), &rules, |bench, rules| {
@@ -238,7 +201,6 @@ fn groups(criterion: &mut Criterion) {
 /// remembered.
 fn last_sizes(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("last sizes");
-    group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1)).sample_size(30);
     let paths: Vec<String> = (0..2_000).map(|n| format!("/srv/films/d{n}/x.e{n}")).collect();
     let mut sizes = LastSizes::default();
     for path in &paths {
@@ -256,7 +218,8 @@ fn last_sizes(criterion: &mut Criterion) {
 }
 
 fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
+    let quick = Criterion::default().warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
+    let mut criterion = quick.sample_size(30).configure_from_args();
     decide(&mut criterion);
     many_branches(&mut criterion);
     groups(&mut criterion);

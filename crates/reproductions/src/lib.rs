@@ -16,6 +16,7 @@ pub mod nvcache;
 pub mod on_inputs;
 mod processor;
 pub mod r_lfs;
+mod statistics;
 pub mod tesa;
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,19 @@ pub enum Effort {
     Quick,
 }
 
+impl Effort {
+    /// The share of the paper's sizes: all, or that of a quick run.
+    fn scale(self, quick: f64) -> f64 {
+        match self {
+            Effort::Full => 1.0,
+            Effort::Quick => quick,
+        }
+    }
+}
+
+/// The runs that a figure needs.
+pub(crate) type WriteBackCells = on_inputs::Cells<MachineSpec>;
+
 /// One figure or table of a paper.
 pub struct Figure {
     /// Its number, such as `8` or `Table I`.
@@ -49,7 +63,7 @@ pub struct Figure {
     /// What had to be assumed, because the paper does not say; empty when nothing.
     pub assumed: &'static str,
     /// The runs that it needs.
-    pub cells: fn(Effort) -> Result<Vec<Cell<MachineSpec>>, LabError>,
+    pub cells: fn(Effort) -> WriteBackCells,
     /// What its outcomes, in the order of the cells, come to for the paper's claims.
     pub measure: fn(&[Outcome]) -> Vec<Measured>,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use umbrella_lab::experiment::{Cell, LabError, Machine, Observe};
 use umbrella_lab::result::Table;
 
-use crate::{Effort, Judged, Measured, UnknownPaper, frozen, run_cells};
+use crate::{Effort, Judged, Measured, frozen, run_cells};
 
 /// The runs that a figure needs.
 pub(crate) type Cells<M> = Result<Vec<Cell<M>>, LabError>;
@@ -61,15 +61,6 @@ impl<M: Machine + PartialEq> Runs<'_, M> {
     pub(crate) fn of(&self, input: &M::Input, machine: &M) -> Option<&M::Outcome> {
         self.on(input).find(|(of, _)| *of == machine).map(|(_, outcome)| outcome)
     }
-}
-
-/// The figures of that number; all when `None`.
-pub(crate) fn choose<M: Machine>(
-    paper: &'static str,
-    figures: &'static [InputFigure<M>],
-    wanted: Option<&str>,
-) -> Result<Vec<&'static InputFigure<M>>, UnknownPaper> {
-    crate::choose(paper, figures, |of| of.id, wanted)
 }
 
 /// The named traces that exist in the folder of open traces.

@@ -4,12 +4,13 @@
 //! unwind, which unmounts everything. A second one, or a deadline, also kills the daemons of mounts and disks, so that
 //! calls that hang in them return.
 
-use std::fs;
+use std::env;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -21,6 +22,7 @@ use nix::sched::CloneFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tempfile::TempDir;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 /// Milliseconds since [`epoch`]; 0: none.
@@ -29,6 +31,9 @@ static EXPIRED: AtomicBool = AtomicBool::new(false);
 static PROGRAM: Mutex<Option<OwnedFd>> = Mutex::new(None);
 /// Daemons that a deadline ends, by process id.
 static DAEMONS: Mutex<Vec<(u32, OwnedFd)>> = Mutex::new(Vec::new());
+
+/// The file system in memory.
+pub(crate) const MEMORY: &str = "/dev/shm";
 
 /// How long the last users of a mount get to let go of it.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,6 +56,18 @@ fn is_installed(program: &str) -> bool {
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
         .iter()
         .any(|dir| Path::new(dir).join(program).exists())
+}
+
+/// How a benchmark ends: whether nothing of it failed, or why it could not go on.
+pub(crate) fn end(bench: &str, is_whole: Result<bool>) -> ExitCode {
+    match is_whole {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{bench}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// From here on, mounts are seen by this process and its children only, and end with them.
@@ -132,7 +149,7 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-/// Time limit of one measurement; lifted on drop.
+/// Time limit of one measurement, which [`check`] keeps; lifted on drop.
 pub(crate) struct Deadline;
 
 impl Deadline {
@@ -140,12 +157,6 @@ impl Deadline {
         EXPIRED.store(false, Ordering::SeqCst);
         DEADLINE.store((epoch().elapsed() + limit).as_millis() as u64, Ordering::SeqCst);
         Self
-    }
-
-    /// Fails when the limit has passed, whatever error it caused.
-    #[expect(clippy::unused_self, reason = "only meaningful while a deadline is set")]
-    pub(crate) fn check(&self) -> Result<()> {
-        check()
     }
 }
 
@@ -164,19 +175,7 @@ pub(crate) fn run(command: &mut Command) -> Result<Output> {
 /// As [`run`], with `input` on its standard input.
 pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<Output> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {name}"))?;
-    set_program(Some(&child))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early says why in its status.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output();
+    let output = start_with_input(command.stderr(Stdio::piped()), input)?.wait_with_output();
     set_program(None)?;
     let output = output.with_context(|| format!("cannot wait for {name}"))?;
     check()?;
@@ -189,6 +188,19 @@ pub(crate) fn run_with_input(command: &mut Command, input: &str) -> Result<Outpu
         tail.into_iter().rev().collect::<Vec<_>>().join("; ")
     );
     Ok(output)
+}
+
+/// Starts a program that the guard ends, with `input` on its standard input. Name it no longer ([`set_program`]) when
+/// it has ended.
+pub(crate) fn start_with_input(command: &mut Command, input: &str) -> Result<Child> {
+    let spawned = command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut child = spawned.with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    set_program(Some(&child))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends early says why in its status.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    Ok(child)
 }
 
 /// Unmounts, waiting for the last users to go; in the end by force.
@@ -204,8 +216,44 @@ pub(crate) fn unmount(root: &Path) {
     let _ = umount2(root, MntFlags::MNT_DETACH);
 }
 
+/// Where disk images lie: in this folder if one is given, else in memory if so many bytes are free there, else with
+/// other temporary files.
+pub(crate) fn image_folder(given: Option<&Path>, wanted_memory: u64) -> PathBuf {
+    match given {
+        Some(folder) => folder.to_owned(),
+        None if Path::new(MEMORY).is_dir() && memory_available() > wanted_memory => MEMORY.into(),
+        None => env::temp_dir(),
+    }
+}
+
+/// A folder that vanishes when dropped.
+pub(crate) fn temporary_folder(parent: &Path, prefix: &str) -> Result<TempDir> {
+    let made = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+    made.with_context(|| format!("cannot make a folder in {}", parent.display()))
+}
+
+/// Makes an ext4 of this size with fixed ids, so that the allocator and the directory hashes do the same each time.
+pub(crate) fn make_ext4(image: &Path, size: u64, uuid: &str) -> Result<()> {
+    let file = File::options().create(true).truncate(false).write(true).open(image);
+    let file = file.with_context(|| format!("cannot create {}", image.display()))?;
+    file.set_len(size).context("cannot size the image")?;
+    let options = format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,hash_seed={uuid}");
+    run(Command::new("mkfs.ext4").args(["-q", "-F", "-U", uuid, "-E", &options]).arg(image)).map(drop)
+}
+
+/// Runs the real postmark.
+pub(crate) fn run_postmark(script: &str) -> Result<()> {
+    let output = run_with_input(&mut Command::new("postmark"), script)?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // It ends with success also when it could not do its work.
+    let complaint = text.lines().find(|line| line.contains("Error") || line.contains("Cannot"));
+    ensure!(complaint.is_none(), "postmark: {}", complaint.unwrap_or_default());
+    ensure!(text.contains("transactions"), "postmark did not report");
+    Ok(())
+}
+
 /// Memory that programs can still get, in bytes.
-pub(crate) fn memory_available() -> u64 {
+fn memory_available() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     line.and_then(|rest| rest.split_whitespace().next())

@@ -2,7 +2,7 @@
 //! fixed ids, so that the allocator and the directory hashes do the same each time. The file behind it stays, so that
 //! its blocks exist after the warm-up.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -26,16 +26,7 @@ pub(crate) struct Disk {
 impl Disk {
     /// Formats the image and mounts it at `root`.
     pub(crate) fn new(image: &Path, root: &Path) -> Result<Self> {
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(image)
-            .with_context(|| format!("cannot create {}", image.display()))?;
-        file.set_len(SIZE).context("cannot size the image")?;
-        drop(file);
-        let options = format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,hash_seed={UUID}");
-        host::run(Command::new("mkfs.ext4").args(["-q", "-F", "-U", UUID, "-E", &options]).arg(image))?;
+        host::make_ext4(image, SIZE, UUID)?;
         let loop_device = attach(image)?;
         fs::create_dir_all(root).context("cannot make the mount point of the image")?;
         let mounted = mount(Some(&loop_device), root, Some("ext4"), MsFlags::empty(), Some("noinit_itable"));

@@ -38,7 +38,7 @@ pub(crate) struct Group {
     /// From the UmbrellaFS dissertation; runs only if asked for (`--only papers`).
     pub(crate) of_paper: bool,
     /// Adds a sample for each row; what it has added before an error counts.
-    pub(crate) work: fn(&Lab, &Stack, &mut Samples) -> Result<()>,
+    pub(crate) work: Work,
     pub(crate) rows: &'static [Row],
 }
 
@@ -64,35 +64,34 @@ const fn speed_up(name: &'static str, aim: f64) -> Row {
     Row { name, unit: Unit::SpeedUp, aim: Some(aim) }
 }
 
+type Work = fn(&Lab, &Stack, &mut Samples) -> Result<()>;
+
+/// A group for which rules do not matter.
+const fn plain(name: &'static str, about: &'static str, work: Work, rows: &'static [Row]) -> Group {
+    Group { name, about, rules: Rules::None, about_rules: false, of_paper: false, work, rows }
+}
+
+const fn about_rules(name: &'static str, about: &'static str, rules: Rules, work: Work, rows: &'static [Row]) -> Group {
+    Group { name, about, rules, about_rules: true, of_paper: false, work, rows }
+}
+
 /// A group of the dissertation.
-const fn paper(
-    name: &'static str,
-    about: &'static str,
-    rules: Rules,
-    work: fn(&Lab, &Stack, &mut Samples) -> Result<()>,
-    rows: &'static [Row],
-) -> Group {
-    Group { name, about, rules, about_rules: true, of_paper: true, work, rows }
+const fn paper(name: &'static str, about: &'static str, rules: Rules, work: Work, rows: &'static [Row]) -> Group {
+    Group { of_paper: true, ..about_rules(name, about, rules, work, rows) }
 }
 
 pub(crate) const GROUPS: &[Group] = &[
-    Group {
-        name: "postmark",
-        about: "postmark: 12,500 files of 8-64 KiB, 200 directories, 25,000 transactions; blocks of 512 and 4,096 bytes",
-        rules: Rules::None,
-        about_rules: false,
-        of_paper: false,
-        work: work::postmark::run,
-        rows: &[time("postmark-512", 1.8), time("postmark-4096", 2.2)],
-    },
-    Group {
-        name: "data",
-        about: "fio: 2 GiB file; sequential 1 MiB, random 4 KiB, page cache and O_DIRECT",
-        rules: Rules::None,
-        about_rules: false,
-        of_paper: false,
-        work: work::data::run,
-        rows: &[
+    plain(
+        "postmark",
+        "postmark: 12,500 files of 8-64 KiB, 200 directories, 25,000 transactions; blocks of 512 and 4,096 bytes",
+        work::postmark::run,
+        &[time("postmark-512", 1.8), time("postmark-4096", 2.2)],
+    ),
+    plain(
+        "data",
+        "fio: 2 GiB file; sequential 1 MiB, random 4 KiB, page cache and O_DIRECT",
+        work::data::run,
+        &[
             data("seq-write"),
             data("seq-read-warm"),
             data("seq-read-cold"),
@@ -101,15 +100,12 @@ pub(crate) const GROUPS: &[Group] = &[
             data("rand-read-direct"),
             data("rand-write-direct"),
         ],
-    },
-    Group {
-        name: "files",
-        about: "20,000 files of 1 KiB in 20 directories, one call after the other",
-        rules: Rules::None,
-        about_rules: false,
-        of_paper: false,
-        work: work::files::run,
-        rows: &[
+    ),
+    plain(
+        "files",
+        "20,000 files of 1 KiB in 20 directories, one call after the other",
+        work::files::run,
+        &[
             time("create", 2.8),
             time("stat-warm", 1.0),
             time("stat-cold", 3.5),
@@ -119,133 +115,101 @@ pub(crate) const GROUPS: &[Group] = &[
             time("rename", 2.5),
             time("unlink", 1.7),
         ],
-    },
-    Group {
-        name: "many",
-        about: "30,000 empty files in one directory: `ls -l`, `rm -r`",
-        rules: Rules::None,
-        about_rules: false,
-        of_paper: false,
-        work: work::many::run,
-        rows: &[time("ls-l-cold", 2.5), time("ls-l-warm", 1.5), time("rm-r", 2.5)],
-    },
-    Group {
-        name: "clients",
-        about: "20,000 files of 1 KiB by one, two and four clients at once, each in a directory of its own",
-        rules: Rules::None,
-        about_rules: false,
-        of_paper: false,
-        work: work::clients::run,
-        rows: &[speed_up("two-clients", 1.6), speed_up("four-clients", 1.0)],
-    },
-    Group {
-        name: "computing",
-        about: "5,000 files of 1 KiB by a client that computes for 50 us between its calls; without that time",
-        rules: Rules::None,
-        about_rules: false,
-        of_paper: false,
-        work: work::computing::run,
-        rows: &[time("create-computing", 2.8), time("stat-cold-computing", 3.5)],
-    },
-    Group {
-        name: "tree",
-        about: "untar and find of the crates of the registry that this workspace depends on",
-        rules: Rules::None,
-        about_rules: false,
-        of_paper: false,
-        work: work::tree::run,
-        rows: &[time("untar", 3.0), aimless("find-cold"), aimless("find-warm")],
-    },
-    Group {
-        name: "rules-1",
-        about: "creating 5,000 files under 1 rule",
-        rules: Rules::Unmatched(1),
-        about_rules: true,
-        of_paper: false,
-        work: work::rules::run_1,
-        rows: &[time("create-1-rule", 2.8)],
-    },
-    Group {
-        name: "rules-32",
-        about: "creating 5,000 files under 32 rules",
-        rules: Rules::Unmatched(32),
-        about_rules: true,
-        of_paper: false,
-        work: work::rules::run_32,
-        rows: &[time("create-32-rules", 2.8)],
-    },
-    Group {
-        name: "rules-1000",
-        about: "creating 5,000 files under 1,000 rules",
-        rules: Rules::Unmatched(1000),
-        about_rules: true,
-        of_paper: false,
-        work: work::rules::run_1000,
-        rows: &[time("create-1000-rules", 2.8)],
-    },
-    Group {
-        name: "most-free-4",
-        about: "creating 5,000 files in a group of 4 branches with `spread = \"most-free\"`",
-        rules: Rules::MostFree(4),
-        about_rules: true,
-        of_paper: false,
-        work: work::rules::run_most_free_4,
-        rows: &[time("create-most-free-4", 2.8)],
-    },
-    Group {
-        name: "most-free-24",
-        about: "the same with 24 branches",
-        rules: Rules::MostFree(24),
-        about_rules: true,
-        of_paper: false,
-        work: work::rules::run_most_free_24,
-        rows: &[time("create-most-free-24", 2.8)],
-    },
-    Group {
-        name: "open-close",
-        about: "opening and closing 5,000 known files of 1 KiB, without a rule on heat",
-        rules: Rules::None,
-        about_rules: true,
-        of_paper: false,
-        work: work::heat::run_without,
-        rows: &[aimless("open-close")],
-    },
-    Group {
-        name: "open-close-heat",
-        about: "the same under a rule on heat: each open is counted",
-        rules: Rules::Heat,
-        about_rules: true,
-        of_paper: false,
-        work: work::heat::run_with,
-        rows: &[aimless("open-close-heat")],
-    },
-    Group {
-        name: "small",
-        about: "creating 3,000 files of 1 KiB under a rule that sends small files to the second branch, and until all are there",
-        rules: Rules::SmallFiles,
-        about_rules: true,
-        of_paper: false,
-        work: work::small::run,
-        rows: &[time("create-small", 2.0), aimless("create-small-placed")],
-    },
-    Group {
-        name: "oscillation",
-        about: "2,000 files of 8 KiB cross a size rule at 8 KiB by 1 KiB, there and back",
-        rules: Rules::BySize { hysteresis_kib: 0 },
-        about_rules: true,
-        of_paper: false,
-        work: work::oscillation::run,
-        rows: &[aimless("append"), aimless("append-moved"), aimless("truncate"), aimless("truncate-moved")],
-    },
-    Group {
-        name: "oscillation-hysteresis",
-        about: "the same with a hysteresis of 2 KiB: they cross it once, then nothing moves",
-        rules: Rules::BySize { hysteresis_kib: 2 },
-        about_rules: true,
-        of_paper: false,
-        work: work::oscillation::run_with_band,
-        rows: &[aimless("append-hysteresis"), aimless("truncate-hysteresis")],
-    },
+    ),
+    plain(
+        "many",
+        "30,000 empty files in one directory: `ls -l`, `rm -r`",
+        work::many::run,
+        &[time("ls-l-cold", 2.5), time("ls-l-warm", 1.5), time("rm-r", 2.5)],
+    ),
+    plain(
+        "clients",
+        "20,000 files of 1 KiB by one, two and four clients at once, each in a directory of its own",
+        work::clients::run,
+        &[speed_up("two-clients", 1.6), speed_up("four-clients", 1.0)],
+    ),
+    plain(
+        "computing",
+        "5,000 files of 1 KiB by a client that computes for 50 us between its calls; without that time",
+        work::computing::run,
+        &[time("create-computing", 2.8), time("stat-cold-computing", 3.5)],
+    ),
+    plain(
+        "tree",
+        "untar and find of the crates of the registry that this workspace depends on",
+        work::tree::run,
+        &[time("untar", 3.0), aimless("find-cold"), aimless("find-warm")],
+    ),
+    about_rules(
+        "rules-1",
+        "creating 5,000 files under 1 rule",
+        Rules::Unmatched(1),
+        |lab, stack, samples| work::rules::run(lab, stack, "create-1-rule", samples),
+        &[time("create-1-rule", 2.8)],
+    ),
+    about_rules(
+        "rules-32",
+        "creating 5,000 files under 32 rules",
+        Rules::Unmatched(32),
+        |lab, stack, samples| work::rules::run(lab, stack, "create-32-rules", samples),
+        &[time("create-32-rules", 2.8)],
+    ),
+    about_rules(
+        "rules-1000",
+        "creating 5,000 files under 1,000 rules",
+        Rules::Unmatched(1000),
+        |lab, stack, samples| work::rules::run(lab, stack, "create-1000-rules", samples),
+        &[time("create-1000-rules", 2.8)],
+    ),
+    about_rules(
+        "most-free-4",
+        "creating 5,000 files in a group of 4 branches with `spread = \"most-free\"`",
+        Rules::MostFree(4),
+        |lab, stack, samples| work::rules::run(lab, stack, "create-most-free-4", samples),
+        &[time("create-most-free-4", 2.8)],
+    ),
+    about_rules(
+        "most-free-24",
+        "the same with 24 branches",
+        Rules::MostFree(24),
+        |lab, stack, samples| work::rules::run(lab, stack, "create-most-free-24", samples),
+        &[time("create-most-free-24", 2.8)],
+    ),
+    about_rules(
+        "open-close",
+        "opening and closing 5,000 known files of 1 KiB, without a rule on heat",
+        Rules::None,
+        |lab, stack, samples| work::heat::run(lab, stack, "open-close", samples),
+        &[aimless("open-close")],
+    ),
+    about_rules(
+        "open-close-heat",
+        "the same under a rule on heat: each open is counted",
+        Rules::Heat,
+        |lab, stack, samples| work::heat::run(lab, stack, "open-close-heat", samples),
+        &[aimless("open-close-heat")],
+    ),
+    about_rules(
+        "small",
+        "creating 3,000 files of 1 KiB under a rule that sends small files to the second branch, and until all are there",
+        Rules::SmallFiles,
+        work::small::run,
+        &[time("create-small", 2.0), aimless("create-small-placed")],
+    ),
+    about_rules(
+        "oscillation",
+        "2,000 files of 8 KiB cross a size rule at 8 KiB by 1 KiB, there and back",
+        Rules::BySize { hysteresis_kib: 0 },
+        work::oscillation::run,
+        &[aimless("append"), aimless("append-moved"), aimless("truncate"), aimless("truncate-moved")],
+    ),
+    about_rules(
+        "oscillation-hysteresis",
+        "the same with a hysteresis of 2 KiB: they cross it once, then nothing moves",
+        Rules::BySize { hysteresis_kib: 2 },
+        work::oscillation::run_with_band,
+        &[aimless("append-hysteresis"), aimless("truncate-hysteresis")],
+    ),
     paper(
         "postmark-inode",
         "figure 16: postmark under 32 rules on inodes, of which the last matches",

@@ -267,47 +267,39 @@ fn configuration(mount: &Path, branches: &[PathBuf], rules: Rules, system: Syste
         let _ =
             writeln!(text, "[[branch]]\nname = \"{name}\"\npath = \"{}\"\npassthrough = {passthrough}", path.display());
     }
+    let rule = |name: &str, when: &str, to: &[&str]| {
+        format!("[[rule]]\nname = \"{name}\"\nwhen = {{ {when} }}\nto = {to:?}\n")
+    };
     match rules {
         Rules::None => {}
         Rules::Overflow => {
             text = text.replace("name = \"a\"\n", "name = \"a\"\nmin_free = \"1TiB\"\n");
-            text.push_str("[[rule]]\nname = \"all\"\nwhen = { uid = 0 }\nto = [\"a\", \"b\"]\n");
+            text += &rule("all", "uid = 0", &["a", "b"]);
         }
         Rules::ByInode(count) => {
-            for uid in (0..count).rev() {
-                let _ =
-                    writeln!(text, "[[rule]]\nname = \"owner {uid}\"\nwhen = {{ uid = {uid} }}\nto = [\"a\", \"b\"]");
-            }
+            let owner = |uid| rule(&format!("owner {uid}"), &format!("uid = {uid}"), &["a", "b"]);
+            text.extend((0..count).rev().map(owner));
         }
         Rules::ByName(count) => {
-            for number in 0..count {
-                let _ = writeln!(
-                    text,
-                    "[[rule]]\nname = \"name {number}\"\nwhen = {{ path = \"/*/s*{number}/[0-9]*.never\" }}\nto = [\"b\", \"a\"]"
-                );
-            }
+            let never = |number| format!("path = \"/*/s*{number}/[0-9]*.never\"");
+            text.extend((0..count).map(|number| rule(&format!("name {number}"), &never(number), &["b", "a"])));
         }
         // postmark's directories are s0 to s199.
-        Rules::Encrypted { .. } => text.push_str(
-            "[[rule]]\nname = \"secret\"\nwhen = { path = \"/*/s*7/**\" }\nto = [\"c\"]\n\
-             [[rule]]\nname = \"half of the rest\"\nwhen = { path = \"/*/s*[13579]/**\" }\nto = [\"b\"]\n",
-        ),
+        Rules::Encrypted { .. } => {
+            text += &rule("secret", "path = \"/*/s*7/**\"", &["c"]);
+            text += &rule("half of the rest", "path = \"/*/s*[13579]/**\"", &["b"]);
+        }
         Rules::MostFree(_) => {
             text.push_str("[[group]]\nname = \"disks\"\nbranches = \"disk*\"\nspread = \"most-free\"\n");
         }
-        Rules::SmallFiles => {
-            text.push_str("[[rule]]\nname = \"small files\"\nwhen = { size = \"< 64KiB\" }\nto = [\"b\", \"any\"]\n");
-        }
-        Rules::Heat => {
-            text.push_str("[[rule]]\nname = \"warm\"\nwhen = { heat = \"> 1000000\" }\nto = [\"b\", \"any\"]\n");
-        }
+        Rules::SmallFiles => text += &rule("small files", "size = \"< 64KiB\"", &["b", "any"]),
+        Rules::Heat => text += &rule("warm", "heat = \"> 1000000\"", &["b", "any"]),
         Rules::BySize { hysteresis_kib } => {
             let hysteresis =
                 if hysteresis_kib == 0 { String::new() } else { format!(", hysteresis = \"{hysteresis_kib}KiB\"") };
-            let _ = writeln!(
-                text,
-                "[staging]\nmode = \"never\"\n[[rule]]\nname = \"large files\"\nwhen = {{ size = \"> 8KiB\"{hysteresis} }}\nto = [\"b\", \"a\", \"default\", \"any\"]"
-            );
+            text += "[staging]\nmode = \"never\"\n";
+            let large = format!("size = \"> 8KiB\"{hysteresis}");
+            text += &rule("large files", &large, &["b", "a", "default", "any"]);
         }
         Rules::Unmatched(count) => {
             let named = count / 4;
@@ -317,10 +309,7 @@ fn configuration(mount: &Path, branches: &[PathBuf], rules: Rules, system: Syste
                 } else {
                     format!("uid = {}", 100_000 + number)
                 };
-                let _ = writeln!(
-                    text,
-                    "[[rule]]\nname = \"never {number}\"\nwhen = {{ {when} }}\nto = [\"b\", \"default\", \"any\"]"
-                );
+                text += &rule(&format!("never {number}"), &when, &["b", "default", "any"]);
             }
             if named > 0 {
                 text.push_str("[[rule]]\nname = \"names\"\nmatch = [\n");

@@ -190,9 +190,7 @@ struct Filler {
 impl Filler {
     fn start(place: &Place, name: &str) -> Result<Self> {
         let path = place.images().join(format!("{name}.ext4"));
-        File::create(&path)?.set_len(place.disk_size.0).context("cannot size the image")?;
-        let options = format!("nodiscard,lazy_itable_init=1,lazy_journal_init=1,hash_seed={UUID}");
-        host::run(Command::new("mkfs.ext4").args(["-q", "-F", "-U", UUID, "-E", &options]).arg(&path))?;
+        host::make_ext4(&path, place.disk_size.0, UUID)?;
         let root = place.base().join(format!("{name}.filled"));
         fs::create_dir_all(&root)?;
         host::run(Command::new("mount").args(["-o", "loop,noinit_itable"]).arg(&path).arg(&root))?;

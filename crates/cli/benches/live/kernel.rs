@@ -110,7 +110,7 @@ impl Keeper {
         if own_limits {
             // Of earlier runs: what is promised to one device is not there for another.
             for device in self.devices.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                lift_limits(&bdi(device))?;
+                NO_LIMIT.iter().try_for_each(|(name, value)| write(&bdi(device).join(name), value))?;
             }
             write_vm("dirty_ratio", &FOREGROUND.to_string())?;
             write_vm("dirty_background_ratio", &BACKGROUND.to_string())?;
@@ -166,10 +166,6 @@ fn bdi(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("bdi")
 }
 
-fn lift_limits(bdi: &Path) -> Result<()> {
-    NO_LIMIT.iter().try_for_each(|(name, value)| write(&bdi.join(name), value))
-}
-
 fn write(file: &Path, value: &str) -> Result<()> {
     fs::write(file, value).with_context(|| format!("cannot write {value} to {}", file.display()))
 }
@@ -207,7 +203,9 @@ impl DirtyWatch {
         let files: Vec<PathBuf> = devices.iter().map(|device| dirty_of(device)).collect();
         let thread = thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
-                let of_devices = files.iter().map(|file| dirty_kib(file)).sum::<Option<u64>>();
+                let dirty_kib =
+                    |file: &PathBuf| sum_of(&fs::read_to_string(file).ok()?, ["BdiWriteback:", "BdiReclaimable:"]);
+                let of_devices = files.iter().map(dirty_kib).sum::<Option<u64>>();
                 seen.fetch_max(of_devices.unwrap_or_else(machine_dirty_kib), Ordering::Relaxed);
                 thread::sleep(SAMPLE);
             }
@@ -236,10 +234,6 @@ fn dirty_of(device: &Path) -> PathBuf {
     let number = Path::new("/sys/block").join(device.file_name().unwrap_or_default()).join("dev");
     let number = fs::read_to_string(number).unwrap_or_default();
     Path::new(DEBUG).join("bdi").join(number.trim()).join("stats")
-}
-
-fn dirty_kib(file: &Path) -> Option<u64> {
-    sum_of(&fs::read_to_string(file).ok()?, ["BdiWriteback:", "BdiReclaimable:"])
 }
 
 fn machine_dirty_kib() -> u64 {

@@ -39,15 +39,7 @@ use crate::kernel::Keeper;
 use crate::report::Report;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    match run(&args) {
-        Ok(report) if report.has_failures() => ExitCode::FAILURE,
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("bench live: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    host::end("bench live", run(&Args::parse()).map(|report| !report.has_failures()))
 }
 
 fn run(args: &Args) -> Result<Report> {

@@ -1,10 +1,10 @@
 //! Folders and settings of a whole run; the folders vanish with it.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tempfile::TempDir;
 use umbrella_units::ByteSize;
 
@@ -36,18 +36,10 @@ impl Place {
         limit: Duration,
         transport: &str,
     ) -> Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let parent = match images {
-            Some(folder) => folder.to_owned(),
-            None if memory.is_dir() && host::memory_available() > MEMORY_FOR_IMAGES => memory.to_owned(),
-            None => env::temp_dir(),
-        };
-        let folder = |parent: PathBuf| {
-            let made = tempfile::Builder::new().prefix("umbrella-live-").tempdir_in(&parent);
-            made.with_context(|| format!("cannot make a folder in {}", parent.display()))
-        };
-        let (base, images, transport) = (folder(env::temp_dir())?, folder(parent)?, transport.to_owned());
-        Ok(Self { base, images, speed, disk_size, limit, transport })
+        let folder = |parent: &Path| host::temporary_folder(parent, "umbrella-live-");
+        let base = folder(&env::temp_dir())?;
+        let images = folder(&host::image_folder(images, MEMORY_FOR_IMAGES))?;
+        Ok(Self { base, images, speed, disk_size, limit, transport: transport.to_owned() })
     }
 
     /// Folder for mount points, configurations and logs.

@@ -14,6 +14,10 @@ use crate::spread::Spread;
 /// What one run showed, by name. `cost` is what ratios are made of: less is better.
 pub(crate) type Figures = BTreeMap<&'static str, f64>;
 
+/// Units of columns.
+pub(crate) const KIB: f64 = 1024.0;
+pub(crate) const MIB: f64 = 1024.0 * KIB;
+
 /// A column of the table.
 pub(crate) struct Column {
     pub(crate) heading: &'static str,

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use umbrella_lab::workload::{BoxedWorkload, Scale, Seed, build_workload};
+use umbrella_lab::workload::BoxedWorkload;
 use umbrella_units::{ByteSize, FileId};
 
 use crate::args::Args;
@@ -12,10 +12,10 @@ use crate::disk::Image;
 use crate::kernel::{Keeper, OrderedBy, WriteBackSettings};
 use crate::measure::{DiskOf, Run};
 use crate::place::Place;
-use crate::report::{Column, Report};
+use crate::report::{Column, KIB, MIB, Report};
 use crate::sizes::Sizes;
 use crate::stack::{Pool, Stack, System};
-use crate::workloads::{READ_ONLY, TwoKinds, TwoSets};
+use crate::workloads::{READ_ONLY, TwoKinds, TwoSets, of_lab};
 use crate::{host, steps};
 
 /// The dissertation's machine.
@@ -29,8 +29,6 @@ const SINGLE_DISK: &str = "cheetah_10k7";
 const FILES: u64 = 4_000;
 const TRANSACTIONS: u64 = 16_000;
 const IO: u64 = 16 << 10;
-const KIB: f64 = 1024.0;
-const MIB: f64 = 1024.0 * KIB;
 /// Branches, in the order of the disks.
 const BRANCHES: [&str; 2] = ["disk", "flash"];
 
@@ -170,7 +168,7 @@ fn iozone(
     either: &[(&str, [&str; 2])],
 ) -> Result<()> {
     let spec = format!("iozone:procs=16,writers=8,read=0,file={}", sizes.bytes(128 << 20).0);
-    let steps = || -> Result<BoxedWorkload> { Ok(build_workload(&spec, Seed(1), Scale::new(1.0)?)?) };
+    let steps = || of_lab(&spec);
     let tables = "[[rule]]\nname = \"every second file\"\nmatch = [{ glob = \"/*[13579]\", to = [\"flash\", \"default\", \"any\"] }]\n";
     let prepared = steps()?;
     let images = Image::make_all(place, &BRANCHES, |roots| {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args as ClapArgs;
-use umbrella_lab::workload::{BoxedWorkload, Scale, Seed, build_workload};
+use umbrella_lab::workload::BoxedWorkload;
 use umbrella_units::ByteSize;
 
 use crate::args::Args;
@@ -21,10 +21,10 @@ use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::prediction::{self, Assumed};
 use crate::programs::Postmark;
-use crate::report::{Column, Figures, Report};
+use crate::report::{Column, Figures, KIB, MIB, Report};
 use crate::sizes::Sizes;
 use crate::stack::{Pool, Stack, System};
-use crate::workloads::CreateDelete;
+use crate::workloads::{CreateDelete, of_lab};
 use crate::{host, layout, steps};
 
 const MRAM_MEMORY: ByteSize = ByteSize(512 << 20);
@@ -33,8 +33,6 @@ const DISK: &str = "maxtor_80gb";
 const POLICY: &str = "wasl_segment_zone";
 /// How long volatile staging keeps a file, in the disk's own time.
 const MAX_AGE: Duration = Duration::from_secs(30);
-const KIB: f64 = 1024.0;
-const MIB: f64 = 1024.0 * KIB;
 
 /// Options of this benchmark.
 #[derive(Debug, ClapArgs)]
@@ -133,13 +131,12 @@ fn works(sizes: Sizes, options: &Options) -> Vec<(String, &'static str, Work)> {
 impl Work {
     /// The same steps for the lab.
     fn steps(&self) -> Result<BoxedWorkload> {
-        let lab = |spec: &str| -> Result<BoxedWorkload> { Ok(build_workload(spec, Seed(1), Scale::new(1.0)?)?) };
         match self {
-            Work::Postmark(postmark) => lab(&postmark.spec()),
+            Work::Postmark(postmark) => of_lab(&postmark.spec()),
             Work::Untar { files, directories, total } => {
-                lab(&format!("untar:files={files},dirs={directories},total={},archive=false", total.0))
+                of_lab(&format!("untar:files={files},dirs={directories},total={},archive=false", total.0))
             }
-            Work::OfLab(spec) => lab(spec),
+            Work::OfLab(spec) => of_lab(spec),
             Work::CreateDelete { files } => Ok(Box::new(CreateDelete::new(*files, ByteSize(4096)))),
         }
     }

@@ -1,9 +1,15 @@
 //! Workloads that the lab does not have by name; it can run them all the same.
 
-use umbrella_lab::workload::{BoxedWorkload, ClientId, FileOperation, Workload};
+use anyhow::Result;
+use umbrella_lab::workload::{BoxedWorkload, ClientId, FileOperation, Scale, Seed, Workload, build_workload};
 use umbrella_units::{ByteSize, FileId, Nanos, SplitMix64};
 
 const FILES_A_DIRECTORY: u64 = 100;
+
+/// One of the lab's own, at full size.
+pub(crate) fn of_lab(spec: &str) -> Result<BoxedWorkload> {
+    Ok(build_workload(spec, Seed(1), Scale::FULL)?)
+}
 
 /// One client writes pages at random places of many files that exist: what a policy that goes by place gains most from.
 #[derive(Debug)]
@@ -48,10 +54,6 @@ impl Workload for RandomFiles {
             false => Some(FileOperation::Create { file, dir: Self::directory(number / FILES_A_DIRECTORY) }),
             true => Some(FileOperation::Write { file, offset: ByteSize(0), size: self.size }),
         }
-    }
-
-    fn clients(&self) -> u32 {
-        1
     }
 
     fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<FileOperation> {
@@ -107,10 +109,6 @@ impl Workload for CreateDelete {
         self.prepared += 1;
         (self.prepared <= self.files.div_ceil(FILES_A_DIRECTORY))
             .then_some(FileOperation::Mkdir { dir, parent: FileId(1) })
-    }
-
-    fn clients(&self) -> u32 {
-        1
     }
 
     fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<FileOperation> {
@@ -205,10 +203,6 @@ impl Workload for TwoSets {
             1 => Some(FileOperation::Mkdir { dir: CHANGING, parent: FileId(1) }),
             _ => self.rest.take().or_else(|| (self.next < 2 * self.files).then(|| self.create())),
         }
-    }
-
-    fn clients(&self) -> u32 {
-        1
     }
 
     fn next(&mut self, _client: ClientId, _now: Nanos) -> Option<FileOperation> {

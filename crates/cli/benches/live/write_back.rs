@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args as ClapArgs;
-use umbrella_lab::workload::{BoxedWorkload, Scale, Seed, build_workload};
+use umbrella_lab::workload::BoxedWorkload;
 use umbrella_units::ByteSize;
 
 use crate::args::Args;
@@ -18,14 +18,12 @@ use crate::measure::{DiskOf, Run};
 use crate::place::Place;
 use crate::prediction::{self, Assumed};
 use crate::programs::{Dbench, FileServer, Postmark};
-use crate::report::{Column, Figures, Report};
+use crate::report::{Column, Figures, KIB, MIB, Report};
 use crate::sizes::Sizes;
 use crate::stack::{Pool, Stack, System};
 use crate::steps;
-use crate::workloads::{First, RandomFiles};
+use crate::workloads::{First, RandomFiles, of_lab};
 
-const KIB: f64 = 1024.0;
-const MIB: f64 = 1024.0 * KIB;
 /// Bytes written, as a multiple of what may be dirty. With this factor the end, where both sides write the rest, is a
 /// small part.
 const TIMES_DIRTY: u64 = 5;
@@ -67,17 +65,13 @@ fn same(_: &Figures) -> f64 {
     1.0
 }
 
-fn lab(spec: &str) -> Result<BoxedWorkload> {
-    Ok(build_workload(spec, Seed(1), Scale::new(1.0)?)?)
-}
-
 /// Number of calls of `io` bytes.
 fn calls(sizes: Sizes, io: u64) -> u64 {
     (sizes.foreground().0 * TIMES_DIRTY / io).max(1)
 }
 
 fn first(sizes: Sizes, io: u64, spec: &str) -> Result<BoxedWorkload> {
-    Ok(Box::new(First { of: lab(spec)?, left: calls(sizes, io) }))
+    Ok(Box::new(First { of: of_lab(spec)?, left: calls(sizes, io) }))
 }
 
 fn postmark(sizes: Sizes) -> Postmark {
@@ -108,7 +102,7 @@ const WORKS: &[Work] = &[
     Work {
         name: "postmark",
         about: "the real one (TESA)",
-        steps: Some(|sizes| lab(&postmark(sizes).spec())),
+        steps: Some(|sizes| of_lab(&postmark(sizes).spec())),
         program: Some(|_, sizes, root| postmark(sizes).run(root).map(|()| 1.0)),
         done: same,
     },
@@ -134,7 +128,7 @@ const WORKS: &[Work] = &[
     Work {
         name: "dbench",
         about: "the real one with Debian's load; time for a gigabyte",
-        steps: Some(|sizes| lab(&dbench(sizes).spec())),
+        steps: Some(|sizes| of_lab(&dbench(sizes).spec())),
         program: Some(|place, sizes, root| dbench(sizes).run(place, root)),
         done: |figures| figures.get("bytes").copied().unwrap_or_default() / 1e9,
     },
@@ -149,7 +143,7 @@ const WORKS: &[Work] = &[
         name: "data-backup",
         about: "a tree of files is copied in (TESA)",
         steps: Some(|sizes| {
-            lab(&format!("data-backup:files={},total={}", sizes.count(18_630), sizes.bytes(649 << 20).0))
+            of_lab(&format!("data-backup:files={},total={}", sizes.count(18_630), sizes.bytes(649 << 20).0))
         }),
         program: None,
         done: same,
@@ -157,7 +151,7 @@ const WORKS: &[Work] = &[
     Work {
         name: "iozone",
         about: "16 writers with files of their own, 8 of them at Zipf places (UmbrellaFS, figures 23 to 25)",
-        steps: Some(|sizes| lab(&format!("iozone:procs=16,writers=8,read=0,file={}", sizes.bytes(64 << 20).0))),
+        steps: Some(|sizes| of_lab(&format!("iozone:procs=16,writers=8,read=0,file={}", sizes.bytes(64 << 20).0))),
         program: None,
         done: same,
     },

@@ -37,7 +37,7 @@ pub(super) struct HybridCounters {
     by_day: Vec<u64>,
     distinct: LogMap,
     /// Sectors redirected since the disk was put to sleep; nothing while it is awake.
-    this_sleep: Option<u64>,
+    pub(super) this_sleep: Option<u64>,
     sleeps: Vec<u64>,
     flush: FlushTimes,
     /// The same flushes, had they the devices to themselves.
@@ -94,10 +94,6 @@ impl HybridCounters {
         if let Some(sectors) = &mut self.this_sleep {
             *sectors += range.sectors;
         }
-    }
-
-    pub(super) fn count_spin_down(&mut self) {
-        self.this_sleep = Some(0);
     }
 
     pub(super) fn is_awake(&mut self) {

@@ -420,7 +420,7 @@ impl<'a, P: Probe> Engine<'a, P> {
             self.spin_ups = self.disk.stats().spin_ups;
             self.disk.standby(self.now);
             self.motion = Motion::Asleep;
-            self.counters.count_spin_down();
+            self.counters.this_sleep = Some(0);
         }
     }
 }

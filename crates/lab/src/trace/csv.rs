@@ -34,11 +34,8 @@ pub(super) struct CsvParser {
 
 impl Parse for CsvParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
-        if !self.begun {
-            self.begun = true;
-            if line.starts_with(b"time") {
-                return header(line, HEADER.as_bytes(), HEADER);
-            }
+        if !std::mem::replace(&mut self.begun, true) && line.starts_with(b"time") {
+            return header(line, HEADER.as_bytes(), HEADER);
         }
         if let Some(Plain { nanos, device, op, offset, size }) = plain(line) {
             let device = devices.number(device)?;

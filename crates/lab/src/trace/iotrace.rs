@@ -28,11 +28,8 @@ pub(super) struct IoTraceParser {
 
 impl Parse for IoTraceParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
-        if !self.begun {
-            self.begun = true;
-            if line.starts_with(b"time") {
-                return csv::header(line, HEADER.as_bytes(), HEADER);
-            }
+        if !std::mem::replace(&mut self.begun, true) && line.starts_with(b"time") {
+            return csv::header(line, HEADER.as_bytes(), HEADER);
         }
         let mut fields = Cursor::commas(line);
         let time = fields.decimal("time_us", 3)?;

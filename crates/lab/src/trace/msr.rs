@@ -36,11 +36,8 @@ pub(super) struct MsrParser {
 
 impl Parse for MsrParser {
     fn parse(&mut self, line: &[u8], devices: &mut Devices) -> Result<Option<Record>, Problem> {
-        if !self.begun {
-            self.begun = true;
-            if line.starts_with(b"Timestamp") {
-                return Ok(None);
-            }
+        if !std::mem::replace(&mut self.begun, true) && line.starts_with(b"Timestamp") {
+            return Ok(None);
         }
         let mut fields = Cursor::commas(line);
         let at = time(fields.number("the timestamp")?, 100)?;

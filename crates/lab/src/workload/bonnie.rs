@@ -249,10 +249,6 @@ impl Bonnie {
 }
 
 impl Play for Bonnie {
-    fn set_up(&mut self, _script: &mut Script) -> ScriptStep {
-        ScriptStep::Done
-    }
-
     fn clients(&self) -> u32 {
         self.away.len() as u32
     }

@@ -66,14 +66,6 @@ fn build(seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wor
 }
 
 impl Play for Backup {
-    fn set_up(&mut self, _script: &mut Script) -> ScriptStep {
-        ScriptStep::Done
-    }
-
-    fn clients(&self) -> u32 {
-        1
-    }
-
     fn progress(&self) -> Option<f64> {
         Some(1.0 - self.sizes.len() as f64 / self.files as f64)
     }

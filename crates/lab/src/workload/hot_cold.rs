@@ -95,10 +95,6 @@ impl Play for HotCold {
         ScriptStep::Done
     }
 
-    fn clients(&self) -> u32 {
-        1
-    }
-
     fn progress(&self) -> Option<f64> {
         Some(1.0 - self.updates_left as f64 / self.wanted_updates.max(1) as f64)
     }

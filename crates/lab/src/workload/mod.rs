@@ -107,10 +107,14 @@ pub enum FileOperation {
 /// A workload: files that exist before it begins, and clients that each do one step after the other.
 pub trait Workload {
     /// The next step of setting up: what is on disk, and in no cache, before time begins. `None` when all is there.
-    fn prepare(&mut self) -> Option<FileOperation>;
+    fn prepare(&mut self) -> Option<FileOperation> {
+        None
+    }
 
     /// How many clients there are.
-    fn clients(&self) -> u32;
+    fn clients(&self) -> u32 {
+        1
+    }
 
     /// The client's next step at `now`, asked for when its last one is done. `None`: it has finished.
     fn next(&mut self, client: ClientId, now: Nanos) -> Option<FileOperation>;

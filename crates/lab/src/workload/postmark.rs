@@ -160,10 +160,6 @@ impl Play for Postmark {
         ScriptStep::On
     }
 
-    fn clients(&self) -> u32 {
-        1
-    }
-
     /// A file is made, taken part in a transaction, or removed: of three equal parts, as none can tell how long each
     /// takes.
     fn progress(&self) -> Option<f64> {

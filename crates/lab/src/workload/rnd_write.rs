@@ -59,10 +59,6 @@ impl Workload for RndWrite {
         })
     }
 
-    fn clients(&self) -> u32 {
-        1
-    }
-
     fn next(&mut self, _client: ClientId, now: Nanos) -> Option<FileOperation> {
         if now >= self.until {
             return None;

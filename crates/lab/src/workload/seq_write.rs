@@ -38,14 +38,6 @@ fn build(_seed: Seed, scale: Scale, params: &Params) -> Result<BoxedWorkload, Wo
 }
 
 impl Workload for SeqWrite {
-    fn prepare(&mut self) -> Option<FileOperation> {
-        None
-    }
-
-    fn clients(&self) -> u32 {
-        1
-    }
-
     fn next(&mut self, _client: ClientId, now: Nanos) -> Option<FileOperation> {
         if now >= self.until {
             return None;

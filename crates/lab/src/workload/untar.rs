@@ -136,10 +136,6 @@ impl Play for Untar {
         ScriptStep::Done
     }
 
-    fn clients(&self) -> u32 {
-        1
-    }
-
     fn progress(&self) -> Option<f64> {
         Some(self.at as f64 / self.archive_size as f64)
     }

@@ -201,10 +201,6 @@ fn step(op: TraceOp, offset: u64, size: u64) -> FileOperation {
 }
 
 impl<R: Iterator<Item = Result<Record, TraceError>>> Workload for Replay<R> {
-    fn prepare(&mut self) -> Option<FileOperation> {
-        None
-    }
-
     fn clients(&self) -> u32 {
         self.clients.len() as u32
     }

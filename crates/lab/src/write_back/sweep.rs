@@ -89,7 +89,9 @@ pub fn cells(
     sweeps: &[Sweep],
     most: usize,
 ) -> Result<Vec<WriteBackCell>, LabError> {
-    let mut cells: Vec<WriteBackCell> = policies.iter().map(|policy| of_policy(base, policy)).collect();
+    let with_policy = |policy: &String| MachineSpec { policy: policy.clone(), ..base.machine.clone() };
+    let with_policy = |policy| WriteBackCell { machine: with_policy(policy), ..base.clone() };
+    let mut cells: Vec<WriteBackCell> = policies.iter().map(with_policy).collect();
     for (place, sweep) in sweeps.iter().enumerate() {
         if sweeps[..place].iter().any(|earlier| earlier.name == sweep.name) {
             return Err(LabError::SweptTwice { name: sweep.name.clone() });
@@ -119,10 +121,6 @@ pub fn cells(
         cells = next;
     }
     Ok(cells)
-}
-
-fn of_policy(base: &WriteBackCell, policy: &str) -> WriteBackCell {
-    WriteBackCell { machine: MachineSpec { policy: policy.to_owned(), ..base.machine.clone() }, ..base.clone() }
 }
 
 fn unknown(base: &WriteBackCell, policies: &[String], name: &str) -> LabError {

@@ -57,19 +57,7 @@ impl Ext2 {
         touch(touched, self.layout.inode_bitmap(group));
         touch(touched, self.layout.descriptor(group));
         touch(touched, self.layout.inode_block(inode));
-        let node = Node {
-            id,
-            inode,
-            parent,
-            entry_block,
-            map: Map::default(),
-            window: HOLE,
-            window_left: 0,
-            window_size: 0,
-            next_index: 0,
-            next_goal: HOLE,
-            directory: None,
-        };
+        let node = Node::new(id, inode, parent, entry_block);
         let place = if let Some(place) = self.free_nodes.pop() {
             *self.node_mut(place) = node;
             place

@@ -114,6 +114,25 @@ struct Node {
     directory: Option<Box<Entries>>,
 }
 
+impl Node {
+    /// A file without blocks.
+    fn new(id: FileId, inode: Inode, parent: u32, entry_block: u32) -> Node {
+        Node {
+            id,
+            inode,
+            parent,
+            entry_block,
+            map: Map::default(),
+            window: HOLE,
+            window_left: 0,
+            window_size: 0,
+            next_index: 0,
+            next_goal: HOLE,
+            directory: None,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Ext2 {
@@ -162,19 +181,7 @@ impl Ext2 {
             return Err(bad);
         }
         let layout = BlockGroups::new(config.blocks, config.inode_bytes).ok_or(bad)?;
-        let root = Node {
-            id: Ext2::ROOT,
-            inode: Inode(2),
-            parent: ROOT_PLACE,
-            entry_block: 0,
-            map: Map::default(),
-            window: HOLE,
-            window_left: 0,
-            window_size: 0,
-            next_index: 0,
-            next_goal: HOLE,
-            directory: Some(Box::default()),
-        };
+        let root = Node { directory: Some(Box::default()), ..Node::new(Ext2::ROOT, Inode(2), ROOT_PLACE, 0) };
         let mut new = Ext2 {
             promise_at: vec![0; layout.groups.len()],
             layout,

@@ -185,15 +185,12 @@ struct BalancePlanner<'a> {
 impl BalancePlanner<'_> {
     /// The next move; none when the members are even, or nothing that helps may move.
     fn next(&self) -> Option<Move> {
-        let mut givers: Vec<usize> = (0..self.members.len()).filter(|giver| self.has_units(*giver)).collect();
+        let mut givers: Vec<usize> =
+            (0..self.members.len()).filter(|giver| self.held[*giver].iter().any(|held| !held.is_empty())).collect();
         givers.sort_by_key(|giver| std::cmp::Reverse(self.members[*giver].share()));
         let mut takers: Vec<usize> = (0..self.members.len()).filter(|taker| self.members[*taker].takes()).collect();
         takers.sort_by_key(|taker| self.members[*taker].share());
         givers.iter().find_map(|giver| self.move_from(*giver, &takers))
-    }
-
-    fn has_units(&self, member: usize) -> bool {
-        self.held[member].iter().any(|held| !held.is_empty())
     }
 
     /// The next move from a member; `takers` from the emptiest to the fullest.

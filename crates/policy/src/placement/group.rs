@@ -27,11 +27,6 @@ impl Group {
         let above = || (1..path.len()).filter(|&end| path[end] == b'/').map(|end| &path[..end]);
         above().find(|dir| self.together.iter().any(|pattern| pattern.matches(dir)))
     }
-
-    /// Whether it keeps any directories together.
-    pub fn keeps_together(&self) -> bool {
-        !self.together.is_empty()
-    }
 }
 
 /// A pattern of names: `disk*`.

@@ -105,19 +105,9 @@ impl Household {
     /// Somebody sits down.
     fn evening(&mut self, at: u64) {
         let kind = self.random.below(4);
-        let titles = match kind {
-            0 | 1 => &self.series,
-            2 => &self.films,
-            _ => &self.albums,
-        };
-        let count = titles.len();
+        let count = self.titles(kind).len();
         let newest = self.zipf(count);
-        let titles = match kind {
-            0 | 1 => &self.series,
-            2 => &self.films,
-            _ => &self.albums,
-        };
-        let files = &titles[count - 1 - newest].files;
+        let files = self.titles(kind)[count - 1 - newest].files.clone();
         let (from, files_read, secs) = match kind {
             0 | 1 => (self.random.index(files.len().saturating_sub(2).max(1)), 3, 45 * MINUTE),
             2 => (0, 1, 110 * MINUTE),
@@ -126,6 +116,14 @@ impl Household {
         let chosen = files.iter().skip(from).take(files_read);
         let read = chosen.zip(0..).map(|(path, turn)| (at + turn * secs, Event::Read { path: path.clone(), secs }));
         self.events.extend(read);
+    }
+
+    fn titles(&self, kind: u64) -> &[Title] {
+        match kind {
+            0 | 1 => &self.series,
+            2 => &self.films,
+            _ => &self.albums,
+        }
     }
 
     fn episode(&mut self, number: usize, at: u64) {

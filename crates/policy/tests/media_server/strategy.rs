@@ -69,13 +69,16 @@ fn hdds(order: SpreadOrder, together: &[&str]) -> GroupSpec {
     }
 }
 
+/// What holds for a file sends it to the SSD.
+fn when(name: &str, condition: Condition) -> RuleSpec {
+    let to = DestinationSpec { branches: names(&["ssd", "hdds"]), offline: Offline::Next };
+    let kind = RuleKindSpec::When { conditions: vec![condition], to };
+    RuleSpec { name: name.to_owned(), kind, treatment: Treatment::default() }
+}
+
 fn disks(name: &'static str, order: SpreadOrder, together: &[&str]) -> Strategy {
-    let rules = RulesSpec {
-        rules: Vec::new(),
-        default: names(&["hdds"]),
-        groups: vec![hdds(order, together)],
-        evicts: Vec::new(),
-    };
+    let groups = vec![hdds(order, together)];
+    let rules = RulesSpec { default: names(&["hdds"]), groups, ..RulesSpec::default() };
     Strategy { name, rules, walks: false, neighbours: 0 }
 }
 
@@ -86,32 +89,15 @@ fn ssd(name: &'static str, together: &[&str]) -> Strategy {
         value: Duration::from_secs(30 * 24 * 3600),
         hysteresis: Duration::ZERO,
     };
-    let to = DestinationSpec { branches: names(&["ssd", "hdds"]), offline: Offline::Next };
-    let rule = RuleSpec {
-        name: "new".to_owned(),
-        kind: RuleKindSpec::When { conditions: vec![young], to },
-        treatment: Treatment::default(),
-    };
-    let groups = vec![hdds(SpreadOrder::MostFree, together)];
-    Strategy {
-        name,
-        rules: RulesSpec { rules: vec![rule], default: names(&["hdds"]), groups, evicts: Vec::new() },
-        walks: true,
-        neighbours: 0,
-    }
+    let of_disks = disks(name, SpreadOrder::MostFree, together);
+    Strategy { rules: RulesSpec { rules: vec![when("new", young)], ..of_disks.rules }, walks: true, ..of_disks }
 }
 
 /// The SSD is kept below its mark at night. Files that heat up come to it, with a number of neighbours.
 fn evict(name: &'static str, order: EvictOrder, default: &[&str], warm: Option<(Opens, usize)>) -> Strategy {
     let neighbours = warm.map_or(0, |(_, neighbours)| neighbours);
-    let warm = warm.map(|(value, _)| RuleSpec {
-        name: "warm".to_owned(),
-        kind: RuleKindSpec::When {
-            conditions: vec![Condition::Heat { is: Comparison::Greater, value, hysteresis: value }],
-            to: DestinationSpec { branches: names(&["ssd", "hdds"]), offline: Offline::Next },
-        },
-        treatment: Treatment::default(),
-    });
+    let heat = |value| Condition::Heat { is: Comparison::Greater, value, hysteresis: value };
+    let warm = warm.map(|(value, _)| when("warm", heat(value)));
     let level = EvictSpec::new("ssd", Amount::MilliPercent(80_000), Amount::MilliPercent(70_000));
     let rules = RulesSpec {
         rules: warm.into_iter().collect(),

@@ -15,7 +15,7 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
-use self::setting::ASSUMED;
+use self::setting::{ASSUMED, Method, all_methods};
 use super::{Figure, Paper};
 
 /// The paper.
@@ -34,14 +34,14 @@ const FIGURES: &[Figure] = &[
         id: "4.2",
         title: "Bonnie++ with a file of 1 GB",
         assumed: ASSUMED,
-        cells: single::bonnie,
+        cells: |effort| Ok(all_methods("bonnie", effort)),
         measure: single::measure_bonnie,
     },
     Figure {
         id: "4.3",
         title: "a built kernel tree is unpacked",
         assumed: ASSUMED,
-        cells: single::untar,
+        cells: |effort| Ok(all_methods("untar", effort)),
         measure: single::measure_untar,
     },
     Figure {
@@ -83,14 +83,14 @@ const FIGURES: &[Figure] = &[
         id: "4.9",
         title: "staging with more and less memory",
         assumed: ASSUMED,
-        cells: sizes::staging,
+        cells: |effort| sizes::against(Method::Staging, effort),
         measure: sizes::measure_staging,
     },
     Figure {
         id: "4.10",
         title: "WASL with more and less memory",
         assumed: ASSUMED,
-        cells: sizes::wasl,
+        cells: |effort| sizes::against(Method::Wasl, effort),
         measure: sizes::measure_wasl,
     },
     Figure {

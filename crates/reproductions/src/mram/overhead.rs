@@ -8,12 +8,11 @@
 //! Other costs of moving, such as copying the fields of an inode, are not charged. With any such cost, moving a large
 //! file takes little compared with making it.
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{Method, Run, longer, mean};
-use crate::{Effort, Measured};
+use super::setting::{Method, Run};
+use crate::statistics::{change, mean};
+use crate::{Effort, Measured, WriteBackCells};
 
 const FILES: [u64; 2] = [32_768, 65_536];
 
@@ -24,7 +23,7 @@ pub(super) const ASSUMED: &str = "Of making and moving a file the processor's ti
      claim that moving large files takes little is not judged.";
 
 /// Each of the three workloads in the original and with staging.
-pub(super) fn cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn cells(effort: Effort) -> WriteBackCells {
     let empty = FILES.map(|files| format!("data-backup:files={files},total=1B,per-dir=1000000"));
     let large = "data-backup:files=100,total=10GB,sigma=0,per-dir=1000000".to_owned();
     let all = empty.into_iter().chain([large]);
@@ -39,13 +38,13 @@ pub(super) fn measure(outcomes: &[Outcome]) -> Vec<Measured> {
         let [original, staging] = [&pair[0], &pair[1]];
         // Where moving costs no processor time it was not measured.
         let moving = if staging.moving_s > 0.0 { staging.moving_s } else { f64::NAN };
-        measured.push(Measured::new(format!("created.{files}"), longer(original.time_s, staging.time_s)));
-        measured.push(Measured::new(format!("moved.{files}"), longer(original.time_s, staging.time_s + moving)));
+        measured.push(Measured::new(format!("created.{files}"), change(original.time_s, staging.time_s)));
+        measured.push(Measured::new(format!("moved.{files}"), change(original.time_s, staging.time_s + moving)));
         shares.push(100.0 * moving / original.time_s);
     }
     measured.push(Measured::new("moving", mean(shares)));
     if let [original, staging] = outcomes.split_at(FILES.len() * PAIR.len()).1 {
-        measured.push(Measured::new("moved.large", longer(original.time_s, staging.time_s)));
+        measured.push(Measured::new("moved.large", change(original.time_s, staging.time_s)));
     }
     measured
 }

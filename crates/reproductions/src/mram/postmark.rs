@@ -1,13 +1,12 @@
 //! Figures 4.4 to 4.8: PostMark, with small files and with large ones.
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::workload::{ClientId, FileOperation, Scale, Seed, build_workload};
-use umbrella_lab::write_back::WriteBackCell;
 use umbrella_units::Nanos;
 
-use super::setting::{METHODS, Method, Run, all_methods, gain, mean};
-use crate::{Effort, Measured, VISIBLE};
+use super::setting::{METHODS, Method, Run, all_methods, gain};
+use crate::statistics::mean;
+use crate::{Effort, Measured, VISIBLE, WriteBackCells};
 
 /// Files in the beginning.
 pub(super) const FILES: [u64; 6] = [5_000, 15_000, 25_000, 35_000, 45_000, 55_000];
@@ -18,7 +17,7 @@ pub(super) fn small_files(files: u64) -> String {
 }
 
 /// All four methods with each number of files. These runs give figures 4.4 to 4.7.
-pub(super) fn small(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn small(effort: Effort) -> WriteBackCells {
     Ok(FILES.into_iter().flat_map(|files| all_methods(&small_files(files), effort)).collect())
 }
 
@@ -112,7 +111,7 @@ pub(super) fn measure_hybrid(outcomes: &[Outcome]) -> Vec<Measured> {
 
 /// Figure 4.8: 500 files of 2 MB to at most 4 or 6 MB. A quick run has the files and the memory of the paper, but few
 /// transactions: staging's limit of 1 MB decides which file is large.
-pub(super) fn large(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn large(effort: Effort) -> WriteBackCells {
     let (sizes, transactions): (&[u64], u64) = match effort {
         Effort::Full => (&[4, 6], 200_000),
         Effort::Quick => (&[4], 1_000),

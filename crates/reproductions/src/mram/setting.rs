@@ -74,7 +74,7 @@ pub(super) struct Run {
 impl Run {
     /// The method on the workload, on the paper's machine.
     pub(super) fn new(method: Method, workload: impl Into<String>, effort: Effort) -> Run {
-        Run { method, workload: workload.into(), memory: MEMORY, zone: ZONE, scale: scale(effort) }
+        Run { method, workload: workload.into(), memory: MEMORY, zone: ZONE, scale: effort.scale(QUICK) }
     }
 
     /// As a cell.
@@ -97,14 +97,6 @@ impl Run {
     }
 }
 
-/// The share of the paper's sizes.
-pub(super) fn scale(effort: Effort) -> f64 {
-    match effort {
-        Effort::Full => 1.0,
-        Effort::Quick => QUICK,
-    }
-}
-
 /// All four methods on one workload.
 pub(super) fn all_methods(workload: &str, effort: Effort) -> Vec<WriteBackCell> {
     METHODS.into_iter().map(|method| Run::new(method, workload, effort).cell()).collect()
@@ -118,15 +110,4 @@ pub(super) fn gain(original: &Outcome, other: &Outcome) -> f64 {
 /// The same of two times.
 pub(super) fn gain_in_time(original: f64, other: f64) -> f64 {
     if other > 0.0 { (original / other - 1.0) * 100.0 } else { 0.0 }
-}
-
-/// By how many percent the time is longer than the original's.
-pub(super) fn longer(original: f64, other: f64) -> f64 {
-    if original > 0.0 { (other / original - 1.0) * 100.0 } else { 0.0 }
-}
-
-/// The mean; zero of nothing.
-pub(super) fn mean(values: impl IntoIterator<Item = f64>) -> f64 {
-    let (sum, count) = values.into_iter().fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    if count > 0.0 { sum / count } else { 0.0 }
 }

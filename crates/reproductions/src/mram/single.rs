@@ -1,21 +1,15 @@
 //! Figures 4.2 and 4.3: one large file (Bonnie++), and a tree that is unpacked once.
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{all_methods, gain, gain_in_time, mean};
-use crate::{Effort, Measured};
+use super::setting::{gain, gain_in_time};
+use crate::Measured;
+use crate::statistics::mean;
 
 /// The tests that figure 4.2 names, by their phases here.
 const TESTS: [&str; 3] = ["char-write", "block-write", "rewrite"];
 
-/// Figure 4.2.
-pub(super) fn bonnie(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(all_methods("bonnie", effort))
-}
-
-/// Throughput of each test, which is the inverse of its time.
+/// Figure 4.2: throughput of each test, which is the inverse of its time.
 pub(super) fn measure_bonnie(outcomes: &[Outcome]) -> Vec<Measured> {
     let [original, staging, wasl, hybrid] = outcomes else { return Vec::new() };
     let time = |outcome: &Outcome, phase| outcome.phase(phase).map_or(0.0, |phase| phase.time_s);
@@ -29,12 +23,7 @@ pub(super) fn measure_bonnie(outcomes: &[Outcome]) -> Vec<Measured> {
     measured
 }
 
-/// Figure 4.3.
-pub(super) fn untar(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(all_methods("untar", effort))
-}
-
-/// Performance against the original's.
+/// Figure 4.3: performance against the original's.
 pub(super) fn measure_untar(outcomes: &[Outcome]) -> Vec<Measured> {
     let [original, staging, wasl, hybrid] = outcomes else { return Vec::new() };
     let [staging, wasl, hybrid] = [staging, wasl, hybrid].map(|other| gain(original, other));

@@ -1,13 +1,12 @@
 //! Figures 4.9 to 4.12: PostMark with more and less memory, and with larger and smaller zones.
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::WriteBackCell;
 use umbrella_units::ByteSize;
 
 use super::postmark::{FILES, deleted_in_staging, small_files};
-use super::setting::{MEMORY, Method, Run, gain, mean};
-use crate::{Effort, Measured};
+use super::setting::{MEMORY, Method, Run, gain};
+use crate::statistics::mean;
+use crate::{Effort, Measured, WriteBackCells};
 
 /// 256 MB to 2 GB.
 const MEMORIES: [u64; 4] = [256 << 20, 512 << 20, 1 << 30, 2 << 30];
@@ -19,13 +18,14 @@ const ZONES: [u64; 9] = [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192];
 pub(super) const ZONES_ASSUMED: &str =
     "Zone sizes are powers of two between the ends. Sorting the pages of a zone costs no time.";
 
-fn against(method: Method, memories: &[u64], effort: Effort) -> Vec<WriteBackCell> {
+/// The method and the original, with each size of memory.
+pub(super) fn against(method: Method, effort: Effort) -> WriteBackCells {
     let run = |memory: u64, files, method| {
         let run = Run { memory: ByteSize(memory), ..Run::new(method, small_files(files), effort) };
         run.cell()
     };
     let pair = |memory, files| [Method::Original, method].map(|method| run(memory, files, method));
-    memories.iter().flat_map(|memory| FILES.into_iter().flat_map(move |files| pair(*memory, files))).collect()
+    Ok(MEMORIES.iter().flat_map(|memory| FILES.into_iter().flat_map(move |files| pair(*memory, files))).collect())
 }
 
 /// Gains, a row for each size of memory, a column for each number of files.
@@ -34,24 +34,14 @@ fn gains(outcomes: &[Outcome]) -> Vec<Vec<f64>> {
     outcomes.chunks_exact(2 * FILES.len()).map(row).collect()
 }
 
-/// Figure 4.9.
-pub(super) fn staging(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(against(Method::Staging, &MEMORIES, effort))
-}
-
-/// Staging gains more with more memory.
+/// Figure 4.9: staging gains more with more memory.
 pub(super) fn measure_staging(outcomes: &[Outcome]) -> Vec<Measured> {
     let means: Vec<f64> = gains(outcomes).into_iter().map(mean).collect();
     let more = means.windows(2).map(|pair| pair[1] - pair[0]);
     ["512", "1024", "2048"].into_iter().zip(more).map(|(name, more)| Measured::new(name, more)).collect()
 }
 
-/// Figure 4.10.
-pub(super) fn wasl(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(against(Method::Wasl, &MEMORIES, effort))
-}
-
-/// WASL gains most with 512 MB and 1 GB.
+/// Figure 4.10: WASL gains most with 512 MB and 1 GB.
 pub(super) fn measure_wasl(outcomes: &[Outcome]) -> Vec<Measured> {
     let gains = gains(outcomes);
     let [m256, m512, m1024, m2048] = gains.as_slice() else { return Vec::new() };
@@ -69,7 +59,7 @@ pub(super) fn measure_wasl(outcomes: &[Outcome]) -> Vec<Measured> {
 }
 
 /// Figure 4.11: figure 4.5 with 1 GB, and with 512 MB beside it.
-pub(super) fn deleted(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn deleted(effort: Effort) -> WriteBackCells {
     let run = |memory, files| Run { memory, ..Run::new(Method::Staging, small_files(files), effort) };
     let pair = |files| [MEMORY, ByteSize(1 << 30)].map(|memory| run(memory, files).cell());
     Ok(FILES.into_iter().flat_map(pair).collect())
@@ -86,7 +76,7 @@ pub(super) fn measure_deleted(outcomes: &[Outcome]) -> Vec<Measured> {
 }
 
 /// Figure 4.12: 45,000 files and 20,000 transactions, the original and each size of zone.
-pub(super) fn zones(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn zones(effort: Effort) -> WriteBackCells {
     let workload = format!("{},transactions=20000", small_files(45_000));
     let original = Run::new(Method::Original, workload.clone(), effort);
     let zone = |zone| Run { zone, ..Run::new(Method::Wasl, workload.clone(), effort) };

@@ -7,10 +7,6 @@ use super::*;
 use crate::tests::assert_claim;
 use crate::{Claim, Effort, Verdict};
 
-fn figure(id: &str) -> &'static Figure {
-    PAPER.figures.iter().find(|figure| figure.id == id).unwrap()
-}
-
 /// A run: its method, input, memory in MiB, and policy.
 struct Ran {
     method: &'static str,
@@ -38,8 +34,7 @@ fn ran(cell: &WriteBackCell) -> Ran {
 
 /// The figure's claims, each run's outcome made from what was run.
 fn claims(id: &str, of: impl Fn(&Ran) -> Outcome) -> Vec<Claim> {
-    let cells = (figure(id).cells)(Effort::Quick).unwrap();
-    let outcome = |cell: &WriteBackCell| {
+    crate::tests::claims(&PAPER, id, |cell| {
         let setting = Setting {
             input: cell.input.name(),
             memory: cell.machine.memory,
@@ -48,8 +43,7 @@ fn claims(id: &str, of: impl Fn(&Ran) -> Outcome) -> Vec<Claim> {
             ..Setting::default()
         };
         Outcome { setting, ..of(&ran(cell)) }
-    };
-    figure(id).evaluate(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
+    })
 }
 
 fn took(time_s: f64) -> Outcome {
@@ -257,6 +251,6 @@ fn figure_4_12_declines_from_2048_pages_on() {
 
 #[test]
 fn all_runs_but_those_on_memory_have_the_thesis_machine() {
-    let cells = (figure("4.4").cells)(Effort::Full).unwrap();
+    let cells = (PAPER.choose(Some("4.4")).unwrap()[0].cells)(Effort::Full).unwrap();
     assert!(cells.iter().all(|cell| cell.machine.memory == ByteSize(512 << 20)));
 }

@@ -9,8 +9,8 @@ use umbrella_policy::flash_cache::{Algorithm, FlushTrigger};
 
 use super::runs::{EACH_AND_FULL, PAPERS, alone, less, setup as paper_setup, share};
 use super::{FlashCells, FlashRuns, NAME};
+use crate::Measured;
 use crate::frozen::is_frozen_input;
-use crate::{Effort, Measured};
 
 pub(super) const ASSUMED: &str = "A flush counts from the moment the disk spins until its data are durable, with the requests of others \
      that delay it. What is in the log at the end of the trace is flushed and counted too. A device's time is \
@@ -25,7 +25,7 @@ pub(super) const UNBUFFERED: &str =
 
 /// Whether the disk has its write buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Buffer {
+pub(super) enum Buffer {
     On,
     Off,
 }
@@ -34,17 +34,9 @@ fn setup(when: FlushTrigger, algorithm: Algorithm, buffer: Buffer) -> HybridSetu
     HybridSetup { write_cache: (buffer == Buffer::Off).then_some(false), ..paper_setup(when, algorithm) }
 }
 
-fn all(inputs: &[Arc<HybridInput>], buffer: Buffer) -> FlashCells {
+pub(super) fn cells(inputs: &[Arc<HybridInput>], buffer: Buffer) -> FlashCells {
     let of = |&when: &FlushTrigger| Algorithm::ALL.map(|algorithm| setup(when, algorithm, buffer));
     Ok(Cell::grid(inputs, &EACH_AND_FULL.iter().flat_map(of).collect::<Vec<_>>()))
-}
-
-pub(super) fn cells(inputs: &[Arc<HybridInput>], _: Effort) -> FlashCells {
-    all(inputs, Buffer::On)
-}
-
-pub(super) fn unbuffered(inputs: &[Arc<HybridInput>], _: Effort) -> FlashCells {
-    all(inputs, Buffer::Off)
 }
 
 /// How a flush is timed; the text does not say.
@@ -162,15 +154,7 @@ fn figures_of(inputs: &[Times<'_>]) -> [(&'static str, f64); 10] {
     ]
 }
 
-pub(super) fn show(runs: &FlashRuns<'_>) -> Vec<Table> {
-    show_with(runs, Buffer::On)
-}
-
-pub(super) fn show_unbuffered(runs: &FlashRuns<'_>) -> Vec<Table> {
-    show_with(runs, Buffer::Off)
-}
-
-fn show_with(runs: &FlashRuns<'_>, buffer: Buffer) -> Vec<Table> {
+pub(super) fn show(runs: &FlashRuns<'_>, buffer: Buffer) -> Vec<Table> {
     let head = [
         "algorithm",
         "each: total s",

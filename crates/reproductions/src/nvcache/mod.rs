@@ -22,6 +22,7 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::hybrid::{HybridInput, HybridSetup};
 use umbrella_lab::trace::OpenOptions;
 
+use self::flushing::Buffer;
 use crate::UnknownPaper;
 use crate::on_inputs::{self, InputFigure, no_claims};
 
@@ -70,17 +71,17 @@ pub static FIGURES: &[FlashFigure] = &[
         id: "5",
         title: "flush time by algorithm, 64 MB of flash, 16 MB of memory",
         assumed: flushing::ASSUMED,
-        cells: flushing::cells,
+        cells: |inputs, _| flushing::cells(inputs, Buffer::On),
         measure: flushing::measure,
-        show: flushing::show,
+        show: |runs| flushing::show(runs, Buffer::On),
     },
     FlashFigure {
         id: "Unbuffered",
         title: "figure 5 without the disk's own write buffer (ours)",
         assumed: flushing::UNBUFFERED,
-        cells: flushing::unbuffered,
+        cells: |inputs, _| flushing::cells(inputs, Buffer::Off),
         measure: no_claims,
-        show: flushing::show_unbuffered,
+        show: |runs| flushing::show(runs, Buffer::Off),
     },
     FlashFigure {
         id: "Choices",
@@ -110,7 +111,7 @@ pub static FIGURES: &[FlashFigure] = &[
 
 /// The figures of that number; all when `None`.
 pub fn choose(figure: Option<&str>) -> Result<Vec<&'static FlashFigure>, UnknownPaper> {
-    on_inputs::choose(NAME, FIGURES, figure)
+    crate::choose(NAME, FIGURES, |of| of.id, figure)
 }
 
 /// The week-long traces that a folder of open traces has.

@@ -91,7 +91,7 @@ pub fn choose(figure: Option<&str>) -> Result<Vec<&'static LogFigure>, UnknownPa
         "6" => "5",
         other => other,
     });
-    on_inputs::choose(NAME, FIGURES, figure)
+    crate::choose(NAME, FIGURES, |of| of.id, figure)
 }
 
 /// The traces that a folder of open traces has.

@@ -1,18 +1,12 @@
 //! Section IV-B: what makes dirty pages go to disk. Table I: what TESA's structures take.
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{Outcome, WrittenBecause};
-use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{WORKLOADS, Work, by_reading, file, on_all, rows, tesa};
-use crate::{Effort, Measured};
-
-pub(super) fn reasons(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    on_all(&[file()], effort)
-}
+use super::setting::{WORKLOADS, Work, in_halves, rows};
+use crate::Measured;
 
 pub(super) fn measure_reasons(outcomes: &[Outcome]) -> Vec<Measured> {
-    let [outcomes, _] = by_reading(outcomes);
+    let [outcomes, _] = in_halves(outcomes);
     let shares = outcomes.iter().filter_map(|outcome| threshold_share(&outcome.written_because));
     vec![Measured::new("least", shares.reduce(f64::min).unwrap_or_default())]
 }
@@ -23,12 +17,8 @@ fn threshold_share(because: &WrittenBecause) -> Option<f64> {
     (all > 0).then(|| 100.0 * because.threshold as f64 / all as f64)
 }
 
-pub(super) fn memory(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    on_all(&[tesa()], effort)
-}
-
 pub(super) fn measure_memory(outcomes: &[Outcome]) -> Vec<Measured> {
-    let [outcomes, _] = by_reading(outcomes);
+    let [outcomes, _] = in_halves(outcomes);
     let both = |(work, of): (Work, &[Outcome])| {
         let kilobytes = |bytes: fn(&Outcome) -> u64| of.first().map_or(0.0, |outcome| bytes(outcome) as f64 / 1024.0);
         [

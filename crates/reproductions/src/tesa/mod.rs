@@ -15,6 +15,7 @@ mod setting;
 mod tests;
 mod zones;
 
+use self::setting::{file, grid, in_readings, on_all, tesa, writing};
 use super::{Figure, Paper};
 
 /// The paper.
@@ -30,7 +31,7 @@ const FIGURES: &[Figure] = &[
         title: "why dirty pages are written (policy file)",
         assumed: "Pages that are still dirty when the workload ends do not count. The model has no journal, so \
                   no page is written for a checkpoint.",
-        cells: flushes::reasons,
+        cells: |effort| on_all(&[file()], effort),
         measure: flushes::measure_reasons,
     },
     Figure {
@@ -38,21 +39,21 @@ const FIGURES: &[Figure] = &[
         title: "zone sizes, zone",
         assumed: zones::SIZES_ASSUMED,
         cells: zones::zone_sizes,
-        measure: zones::measure_sizes,
+        measure: |outcomes| in_readings(outcomes, zones::sizes),
     },
     Figure {
         id: "5",
         title: "zone sizes, zone_segment",
         assumed: zones::SIZES_ASSUMED,
         cells: zones::zone_segment_sizes,
-        measure: zones::measure_sizes,
+        measure: |outcomes| in_readings(outcomes, zones::sizes),
     },
     Figure {
         id: "6",
         title: "values of alpha, zone_segment",
         assumed: "Values of alpha are 0, 10, 25, 50, 100, 200 and 1000000. The text names 0 and 50.",
         cells: zones::alphas,
-        measure: zones::measure_alphas,
+        measure: |outcomes| in_readings(outcomes, zones::of_alphas),
     },
     Figure {
         id: "7",
@@ -65,23 +66,23 @@ const FIGURES: &[Figure] = &[
         id: "8",
         title: "TESA (zone_segment) over file, recency and segment",
         assumed: setting::ASSUMED,
-        cells: policies::all,
-        measure: policies::measure_performance,
+        cells: |effort| on_all(&policies::four(), effort),
+        measure: |outcomes| in_readings(outcomes, policies::performance),
     },
     Figure {
         id: "9",
         title: "what makes the difference, over the five workloads that write most",
         assumed: "Where the text gives no number, the average of the five workloads is judged. The write-out \
                   after their end does not count.",
-        cells: policies::write_dominated,
-        measure: policies::measure_factors,
+        cells: |effort| Ok(grid(writing(), &policies::four(), effort)),
+        measure: |outcomes| in_readings(outcomes, policies::factors),
     },
     Figure {
         id: "Table I",
         title: "memory of TESA's structures at most",
         assumed: "The paper counts what TESA adds to the kernel's own lists of dirty pages. We count the whole \
                   index of dirty pages: by page, file, block, segment and zone.",
-        cells: flushes::memory,
+        cells: |effort| on_all(&[tesa()], effort),
         measure: flushes::measure_memory,
     },
 ];

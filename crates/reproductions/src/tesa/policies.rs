@@ -1,37 +1,21 @@
 //! Figures 8 and 9: TESA beside the policies `file`, `recency` and `segment` (section IV-E).
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{AtFinish, Outcome};
-use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{
-    WORKLOADS, Work, change, farthest, file, grid, in_readings, mean, most, on_all, rows, tesa, writing,
-};
-use crate::{Effort, Measured};
+use super::setting::{WORKLOADS, Work, farthest, file, most, rows, tesa, writing};
+use crate::statistics::{change, mean};
 
 const FILE: usize = 0;
 const RECENCY: usize = 1;
 const SEGMENT: usize = 2;
 const TESA: usize = 3;
 
-fn four() -> [String; 4] {
+/// The policies that are compared.
+pub(super) fn four() -> [String; 4] {
     [file(), "recency".to_owned(), "segment".to_owned(), tesa()]
 }
 
-pub(super) fn all(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    on_all(&four(), effort)
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "what a figure's cells are given as")]
-pub(super) fn write_dominated(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(grid(writing(), &four(), effort))
-}
-
-pub(super) fn measure_performance(outcomes: &[Outcome]) -> Vec<Measured> {
-    in_readings(outcomes, performance)
-}
-
-fn performance(outcomes: &[Outcome]) -> [(&'static str, f64); 5] {
+pub(super) fn performance(outcomes: &[Outcome]) -> [(&'static str, f64); 5] {
     let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, 4).collect();
     let over = |other: usize| most(rows.iter().map(|(work, of)| work.gain(&of[TESA], &of[other])));
     let spread = |name: &str| {
@@ -48,17 +32,13 @@ fn performance(outcomes: &[Outcome]) -> [(&'static str, f64); 5] {
 }
 
 /// As the disk had it when the clients finished: the paper measured "during the execution".
-pub(super) fn measure_factors(outcomes: &[Outcome]) -> Vec<Measured> {
-    in_readings(outcomes, factors)
-}
-
-fn factors(outcomes: &[Outcome]) -> [(&'static str, f64); 11] {
+pub(super) fn factors(outcomes: &[Outcome]) -> [(&'static str, f64); 11] {
     let rows: Vec<_> = rows(writing(), outcomes, 4).collect();
     let changes = |factor: Factor, of: usize, base: usize| {
         let change = |(_, row): &(Work, &[Outcome])| change(factor(&row[base].at_finish), factor(&row[of].at_finish));
         rows.iter().map(change).collect::<Vec<f64>>()
     };
-    let average = |factor: Factor, of: usize, base: usize| mean(changes(factor, of, base).into_iter());
+    let average = |factor: Factor, of: usize, base: usize| mean(changes(factor, of, base));
     let (size, written, distance): (Factor, Factor, Factor) =
         (request_bytes, |disk| disk.bytes_written as f64, |disk| disk.write_distance);
     let less = |factor, of, base| -average(factor, of, base);

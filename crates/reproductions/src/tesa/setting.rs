@@ -4,30 +4,25 @@
 //! thresholds are 10 % and 40 %, and the periodic write-back comes after 30 s. Not known: which disk, and how much of
 //! the memory is left to file pages.
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-use crate::{Effort, Measured, kernel, processor};
+use crate::{Effort, Measured, WriteBackCells, kernel, processor, statistics::change};
 
 /// What the outcomes of [`grid`] come to in each reading.
 pub(super) fn in_readings<const N: usize>(
     outcomes: &[Outcome],
     measure: impl Fn(&[Outcome]) -> [(&'static str, f64); N],
 ) -> Vec<Measured> {
-    let [background, throttled] = by_reading(outcomes).map(measure);
+    let [background, throttled] = in_halves(outcomes).map(measure);
     let background = background.map(|(name, value)| Measured::new(name, value));
     let throttled = throttled.map(|(name, value)| Measured::new(name, value).in_reading("throttled"));
     background.into_iter().chain(throttled).collect()
 }
 
-/// The outcomes where only the background thread asks the policy, and those where throttled writers ask it as well.
-pub(super) fn by_reading(outcomes: &[Outcome]) -> [&[Outcome]; 2] {
-    in_halves(outcomes)
-}
-
-/// The first half is of the primary reading, the second of the other.
+/// The first half is of the primary reading, where only the background thread asks the policy; the second of the other,
+/// where throttled writers ask it as well.
 pub(super) fn in_halves<T>(all: &[T]) -> [&[T]; 2] {
     all.split_at(all.len() / 2).into()
 }
@@ -73,7 +68,8 @@ impl Work {
     /// later, with the step that the slowest client was in when the time was up; the benchmark does not wait for that
     /// step.
     pub(super) fn performance(self, outcome: &Outcome) -> f64 {
-        if self.timed { outcome.operations as f64 } else { ratio(1.0, outcome.time_s) }
+        let inverse = if outcome.time_s > 0.0 { 1.0 / outcome.time_s } else { 0.0 };
+        if self.timed { outcome.operations as f64 } else { inverse }
     }
 
     /// By how many percent `outcome` performs better than `base`.
@@ -92,10 +88,7 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
         foreground_percent: 40,
         bookkeeping: processor::bookkeeping(BOARD_MHZ),
         seed: SEED,
-        scale: match effort {
-            Effort::Full => 1.0,
-            Effort::Quick => QUICK,
-        },
+        scale: effort.scale(QUICK),
         ..MachineSpec::default()
     };
     let cell = |work: Work, policy: &String, writers: Option<String>| {
@@ -112,7 +105,7 @@ pub(super) fn grid(workloads: impl Iterator<Item = Work>, policies: &[String], e
 }
 
 /// Every policy on all six.
-pub(super) fn on_all(policies: &[String], effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn on_all(policies: &[String], effort: Effort) -> WriteBackCells {
     Ok(grid(WORKLOADS.iter().copied(), policies, effort))
 }
 
@@ -150,15 +143,6 @@ pub(super) fn tesa() -> String {
     zone_segment(50, 8)
 }
 
-/// From `base` to `value`, in percent; zero where there is no base.
-pub(super) fn change(base: f64, value: f64) -> f64 {
-    if base > 0.0 { 100.0 * (value / base - 1.0) } else { 0.0 }
-}
-
-fn ratio(part: f64, whole: f64) -> f64 {
-    if whole > 0.0 { part / whole } else { 0.0 }
-}
-
 /// The largest; zero of none.
 pub(super) fn most(values: impl Iterator<Item = f64>) -> f64 {
     values.reduce(f64::max).unwrap_or_default()
@@ -167,10 +151,4 @@ pub(super) fn most(values: impl Iterator<Item = f64>) -> f64 {
 /// The one farthest from zero; zero of none.
 pub(super) fn farthest(values: impl Iterator<Item = f64>) -> f64 {
     values.reduce(|a, b| if b.abs() > a.abs() { b } else { a }).unwrap_or_default()
-}
-
-/// Their mean; zero of none.
-pub(super) fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    ratio(sum, count)
 }

@@ -1,8 +1,8 @@
 use umbrella_lab::result::{AtFinish, Outcome, WrittenBecause};
-use umbrella_lab::write_back::WriteBackCell;
 
-use super::setting::{WORKLOADS, Work, change};
+use super::setting::{WORKLOADS, Work};
 use super::*;
+use crate::statistics::change;
 use crate::{Effort, OtherReading, Verdict};
 
 fn timed() -> Work {
@@ -61,8 +61,7 @@ fn judged(id: &str, outcomes: &[Outcome]) -> Vec<(String, OtherReading)> {
 
 #[test]
 fn the_primary_reading_is_that_of_the_background_thread_alone() {
-    let cells = (figure("8").cells)(Effort::Quick).unwrap();
-    let outcome = |cell: &WriteBackCell| {
+    let claims = crate::tests::claims(&PAPER, "8", |cell| {
         let operations = match (cell.machine.policy.as_str(), &cell.machine.throttled_policy) {
             (policy, Some(_)) if policy.starts_with("zone_segment") => 130,
             (policy, None) if policy.starts_with("zone_segment") => 110,
@@ -72,8 +71,7 @@ fn the_primary_reading_is_that_of_the_background_thread_alone() {
             }
         };
         Outcome { operations, time_s: 1.0, ..Outcome::default() }
-    };
-    let claims = figure("8").evaluate(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>());
+    });
     assert!((claims[0].measured.unwrap() - 30.0).abs() < 1e-9);
     assert!((claims[0].other_readings[0].measured - 10.0).abs() < 1e-9);
 }

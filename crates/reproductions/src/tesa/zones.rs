@@ -7,8 +7,9 @@ use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell};
 
-use super::setting::{WORKLOADS, Work, farthest, in_halves, in_readings, mean, most, on_all, rows, zone, zone_segment};
-use crate::{Effort, Measured};
+use super::setting::{WORKLOADS, Work, farthest, in_halves, in_readings, most, on_all, rows, zone, zone_segment};
+use crate::statistics::mean;
+use crate::{Effort, Measured, WriteBackCells};
 
 /// The text names 2 and 8 MB only.
 pub(super) const SIZES_ASSUMED: &str = "Zones are 2, 4, 8, 16, 32 and 64 MiB. The text names 2 and 8 MB.";
@@ -23,20 +24,16 @@ const FIFTY: usize = 3;
 /// So large that no zone's segments are ever as long.
 const ENDLESS: u32 = 1_000_000;
 
-pub(super) fn zone_sizes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn zone_sizes(effort: Effort) -> WriteBackCells {
     on_all(&SIZES.iter().map(|size| zone(*size)).collect::<Vec<_>>(), effort)
 }
 
-pub(super) fn zone_segment_sizes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn zone_segment_sizes(effort: Effort) -> WriteBackCells {
     on_all(&SIZES.iter().map(|size| zone_segment(50, *size)).collect::<Vec<_>>(), effort)
 }
 
 /// Of figures 4 and 5.
-pub(super) fn measure_sizes(outcomes: &[Outcome]) -> Vec<Measured> {
-    in_readings(outcomes, sizes)
-}
-
-fn sizes(outcomes: &[Outcome]) -> [(&'static str, f64); 2] {
+pub(super) fn sizes(outcomes: &[Outcome]) -> [(&'static str, f64); 2] {
     let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, SIZES.len()).collect();
     let over_two = mean(rows.iter().map(|(work, of)| work.gain(&of[EIGHT], &of[0])));
     let good = farthest(rows.iter().map(|(work, of)| lost(*work, of, EIGHT)));
@@ -48,18 +45,14 @@ fn lost(work: Work, outcomes: &[Outcome], chosen: usize) -> f64 {
     outcomes.iter().map(|other| work.gain(&outcomes[chosen], other)).fold(0.0, f64::min)
 }
 
-pub(super) fn alphas(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn alphas(effort: Effort) -> WriteBackCells {
     let mut policies: Vec<String> = ALPHAS.iter().map(|alpha| zone_segment(*alpha, 8)).collect();
     policies.push(zone_segment(ENDLESS, 8));
     policies.push(zone(8));
     on_all(&policies, effort)
 }
 
-pub(super) fn measure_alphas(outcomes: &[Outcome]) -> Vec<Measured> {
-    in_readings(outcomes, of_alphas)
-}
-
-fn of_alphas(outcomes: &[Outcome]) -> [(&'static str, f64); 3] {
+pub(super) fn of_alphas(outcomes: &[Outcome]) -> [(&'static str, f64); 3] {
     let rows: Vec<_> = rows(WORKLOADS.iter().copied(), outcomes, ALPHAS.len() + 2).collect();
     let (endless, zone) = (ALPHAS.len(), ALPHAS.len() + 1);
     let good = farthest(rows.iter().map(|(work, of)| lost(*work, &of[..endless], FIFTY)));
@@ -93,7 +86,7 @@ fn layout_name((partition, aged): (&str, u32)) -> String {
 }
 
 /// The two readings on the whole disk, then at full size the primary one on each layout.
-pub(super) fn schemes(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn schemes(effort: Effort) -> WriteBackCells {
     let mut cells = on_all(&both_schemes(), effort)?;
     if effort == Effort::Quick {
         return Ok(cells);

@@ -1,11 +1,9 @@
 //! Compilation of a kernel (figures 31 and 32), Postmark (33), and what stands in for the NFS trace (39).
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::{AtFinish, Outcome};
-use umbrella_lab::write_back::WriteBackCell;
 
+use super::Measured;
 use super::runs::{self, DRIVES, LINUX, MAGNETIC, MLC, POLICIES, PlacementRuns, SCHEMES, SLC};
-use super::{Effort, Measured};
 
 pub(super) const COMPILE_ASSUMED: &str = "There are 6,000 sources, each computed for 0.5 s, on both processors at once (make -j2). Sorting and \
      marking pages cost nothing; in the dissertation they offset some of the gain.";
@@ -14,17 +12,13 @@ pub(super) const TRACE_ASSUMED: &str = "We do not have the NFS trace. These poli
      load of a file server stands in for it, and is judged by the time of an operation. Sorting and marking \
      pages cost nothing; they are most of the published overhead.";
 
-const COMPILE: &str = "kernel-compile:jobs=2";
-const POSTMARK: &str = "postmark:files=12500,low=8KiB,high=64KiB,dirs=200,transactions=25000,block=4KiB";
-const FILESERVER: &str = "fileserver";
+pub(super) const COMPILE: &str = "kernel-compile:jobs=2";
+pub(super) const POSTMARK: &str = "postmark:files=12500,low=8KiB,high=64KiB,dirs=200,transactions=25000,block=4KiB";
+pub(super) const FILESERVER: &str = "fileserver";
 
 /// Shares of the sizes in a quick run.
-const QUICK: f64 = 0.2;
-const QUICK_FILESERVER: f64 = 0.1;
-
-pub(super) fn compile_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(runs::compared(effort, QUICK, &DRIVES, COMPILE))
-}
+pub(super) const QUICK: f64 = 0.2;
+pub(super) const QUICK_FILESERVER: f64 = 0.1;
 
 /// "Very little change depending on the page cache algorithm" is of all four, "a slight improvement" of each against
 /// `file`.
@@ -45,10 +39,6 @@ pub(super) fn measure_compile(outcomes: &[Outcome]) -> Vec<Measured> {
     DRIVES.into_iter().flat_map(of).collect()
 }
 
-pub(super) fn length_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(runs::compared(effort, QUICK, &[SLC], COMPILE))
-}
-
 pub(super) fn measure_length(outcomes: &[Outcome]) -> Vec<Measured> {
     let runs = PlacementRuns::new(outcomes, SLC, COMPILE);
     let of = |policy: &str| {
@@ -65,10 +55,6 @@ fn sequential_share(disk: &AtFinish) -> f64 {
     100.0 * disk.sequential.requests as f64 / disk.write_requests.max(1) as f64
 }
 
-pub(super) fn postmark_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(runs::compared(effort, QUICK, &DRIVES, POSTMARK))
-}
-
 /// Better on the magnetic disk, less so on the Samsung drive, worse on the Memoright drive; two queues do nothing, as
 /// no page is written four times.
 pub(super) fn measure_postmark(outcomes: &[Outcome]) -> Vec<Measured> {
@@ -83,10 +69,6 @@ pub(super) fn measure_postmark(outcomes: &[Outcome]) -> Vec<Measured> {
     let little = |disk| Measured::new(format!("two_queue.{}", runs::short(disk)), time(disk, "two_queue"));
     measured.extend(DRIVES.map(little));
     measured
-}
-
-pub(super) fn trace_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(runs::compared(effort, QUICK_FILESERVER, &[MAGNETIC, MLC], FILESERVER))
 }
 
 pub(super) fn measure_trace(outcomes: &[Outcome]) -> Vec<Measured> {

@@ -1,11 +1,9 @@
 //! dbench with 100 clients for 300 s (figures 27 and 28).
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::WriteBackCell;
 
 use super::runs::{self, DRIVES, PlacementRuns, SCHEMES, SLC};
-use super::{Effort, Measured};
+use super::{Effort, Measured, WriteBackCells};
 
 pub(super) const ASSUMED: &str = "This is dbench 4, whose flushes wait for the disk. A quick run uses a synthetic load of the same mix, \
      because the load file is not on every machine.";
@@ -20,8 +18,8 @@ fn workload(effort: Effort) -> &'static str {
     }
 }
 
-pub(super) fn cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(runs::compared(effort, QUICK, &DRIVES, workload(effort)))
+pub(super) fn cells(effort: Effort, drives: &[&str]) -> WriteBackCells {
+    runs::compared(effort, QUICK, drives, workload(effort))
 }
 
 pub(super) fn measure(outcomes: &[Outcome]) -> Vec<Measured> {
@@ -38,10 +36,6 @@ pub(super) fn measure(outcomes: &[Outcome]) -> Vec<Measured> {
         measured.push(Measured::new(format!("sorted.{}.size", runs::short(disk)), sorted));
     }
     measured
-}
-
-pub(super) fn written_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(runs::compared(effort, QUICK, &[SLC], workload(effort)))
 }
 
 /// About as much is written and read; as more is done, less is written for each operation.

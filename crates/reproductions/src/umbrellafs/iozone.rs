@@ -1,13 +1,12 @@
 //! IOzone with 2, 4 and 8 Zipf writers of 16 processes (figures 23 to 26), and spread over two drives (34 and 35).
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::machine::Allocation;
 use umbrella_lab::result::Outcome;
-use umbrella_lab::write_back::{MachineSpec, WriteBackCell};
+use umbrella_lab::write_back::MachineSpec;
 use umbrella_units::ByteSize;
 
 use super::runs::{self, MAGNETIC, MLC, PlacementRuns, SCHEMES, SLC};
-use super::{Effort, Measured, SLIGHT};
+use super::{Effort, Measured, SLIGHT, WriteBackCells};
 
 pub(super) const ASSUMED: &str = "Files have 256 MiB and Zipf's theta is 1; the text gives neither. Time runs until the last process has \
      finished.";
@@ -29,8 +28,9 @@ fn workload(writers: u32) -> String {
     format!("iozone:writers={writers}")
 }
 
-pub(super) fn cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(WRITERS.iter().flat_map(|writers| runs::compared(effort, QUICK, &[disk], &workload(*writers))).collect())
+pub(super) fn cells(effort: Effort, disk: &str) -> WriteBackCells {
+    let cells = WRITERS.map(|writers| runs::compared(effort, QUICK, &[disk], &workload(writers)));
+    Ok(cells.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// The text gives the time of `two_queue` with 8 Zipf writers. It says of all runs except one that they are not slower,
@@ -60,7 +60,7 @@ fn times(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
 }
 
 /// The same on a log-structured file system.
-pub(super) fn log_cells(effort: Effort, disk: &str) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn log_cells(effort: Effort, disk: &str) -> WriteBackCells {
     let mut cells = cells(effort, disk)?;
     for cell in &mut cells {
         cell.machine.allocation = Allocation::Log;
@@ -76,10 +76,6 @@ pub(super) fn measure_log(disk: &str, outcomes: &[Outcome]) -> Vec<Measured> {
     let share = 100.0 * slower as f64 / measured.len().max(1) as f64;
     measured.push(Measured::new("most", share));
     measured
-}
-
-pub(super) fn window_cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
-    Ok(WRITERS.iter().flat_map(|writers| runs::compared(effort, QUICK, &[SLC], &workload(*writers))).collect())
 }
 
 /// With 8 Zipf writers windows with less than 16 writes are "dramatically reduced", those with more increase; with 4
@@ -100,7 +96,7 @@ pub(super) fn measure_windows(outcomes: &[Outcome]) -> Vec<Measured> {
 /// Eight processes a drive, four of them Zipf writers.
 const HALF: &str = "iozone:procs=8,writers=4";
 
-pub(super) fn pair_cells(effort: Effort, disks: [&str; 2]) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn pair_cells(effort: Effort, disks: [&str; 2]) -> WriteBackCells {
     let on = |disk: &str| {
         let machine = MachineSpec { memory: ByteSize(1 << 30), ..runs::machine(disk) };
         ["file", "two_queue"].map(|policy| runs::cell(effort, QUICK, machine.clone(), HALF, policy))

@@ -18,8 +18,8 @@ mod runs;
 #[cfg(test)]
 mod tests;
 
-use self::runs::{NO_FSYNC, NO_READS, in_both, measure_both};
-use super::{Effort, Figure, Measured, Paper};
+use self::runs::{DRIVES, MAGNETIC, MLC, NO_FSYNC, NO_READS, SLC, compared, in_both, measure_both};
+use super::{Effort, Figure, Measured, Paper, WriteBackCells};
 
 /// The paper.
 pub static PAPER: Paper = Paper {
@@ -33,42 +33,42 @@ static FIGURES: &[Figure] = &[
         id: "23",
         title: "IOzone on the magnetic disk, time against the unmodified kernel",
         assumed: iozone::ASSUMED,
-        cells: |effort| in_both(iozone::cells(effort, runs::MAGNETIC), NO_READS),
-        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(runs::MAGNETIC, of)),
+        cells: |effort| in_both(iozone::cells(effort, MAGNETIC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(MAGNETIC, of)),
     },
     Figure {
         id: "24",
         title: "IOzone on the Samsung drive (MLC), time against the unmodified kernel",
         assumed: iozone::ASSUMED,
-        cells: |effort| in_both(iozone::cells(effort, runs::MLC), NO_READS),
-        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(runs::MLC, of)),
+        cells: |effort| in_both(iozone::cells(effort, MLC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(MLC, of)),
     },
     Figure {
         id: "25",
         title: "IOzone on the Memoright drive (SLC), time against the unmodified kernel",
         assumed: iozone::ASSUMED,
-        cells: |effort| in_both(iozone::cells(effort, runs::SLC), NO_READS),
-        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(runs::SLC, of)),
+        cells: |effort| in_both(iozone::cells(effort, SLC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure(SLC, of)),
     },
     Figure {
         id: "26",
         title: "writes within 1 MB in 100 ms, IOzone on the Memoright drive",
         assumed: iozone::ASSUMED,
-        cells: |effort| in_both(iozone::window_cells(effort), NO_READS),
+        cells: |effort| in_both(iozone::cells(effort, SLC), NO_READS),
         measure: |outcomes| measure_both(outcomes, NO_READS, iozone::measure_windows),
     },
     Figure {
         id: "27",
         title: "dbench, throughput against the unmodified kernel",
         assumed: dbench::ASSUMED,
-        cells: |effort| in_both(dbench::cells(effort), NO_FSYNC),
+        cells: |effort| in_both(dbench::cells(effort, &DRIVES), NO_FSYNC),
         measure: |outcomes| measure_both(outcomes, NO_FSYNC, dbench::measure),
     },
     Figure {
         id: "28",
         title: "dbench on the Memoright drive, data written to it and read from it",
         assumed: dbench::ASSUMED,
-        cells: |effort| in_both(dbench::written_cells(effort), NO_FSYNC),
+        cells: |effort| in_both(dbench::cells(effort, &[SLC]), NO_FSYNC),
         measure: |outcomes| measure_both(outcomes, NO_FSYNC, dbench::measure_written),
     },
     Figure {
@@ -76,14 +76,14 @@ static FIGURES: &[Figure] = &[
         title: "dbench on the Memoright drive, where writes go, sorted and (figure 29) not",
         assumed: "Locality is the mean distance between writes. How often each block is written is not \
                   recorded, so claims about it are not judged. Otherwise as in figure 27.",
-        cells: |effort| in_both(dbench::written_cells(effort), NO_FSYNC),
+        cells: |effort| in_both(dbench::cells(effort, &[SLC]), NO_FSYNC),
         measure: |outcomes| measure_both(outcomes, NO_FSYNC, dbench::measure_locality),
     },
     Figure {
         id: "31",
         title: "kernel compilation, time against the unmodified kernel",
         assumed: bench::COMPILE_ASSUMED,
-        cells: bench::compile_cells,
+        cells: |effort| compared(effort, bench::QUICK, &DRIVES, bench::COMPILE),
         measure: bench::measure_compile,
     },
     Figure {
@@ -91,56 +91,56 @@ static FIGURES: &[Figure] = &[
         title: "kernel compilation on the Memoright drive, average size of sequential writes",
         assumed: "A sequential write is a run of requests, each of which begins where the one before it ends. \
                   Otherwise as in figure 31.",
-        cells: bench::length_cells,
+        cells: |effort| compared(effort, bench::QUICK, &[SLC], bench::COMPILE),
         measure: bench::measure_length,
     },
     Figure {
         id: "33",
         title: "Postmark, time against the unmodified kernel",
         assumed: "",
-        cells: bench::postmark_cells,
+        cells: |effort| compared(effort, bench::QUICK, &DRIVES, bench::POSTMARK),
         measure: bench::measure_postmark,
     },
     Figure {
         id: "34",
         title: "IOzone on two magnetic disks, each with a policy of its own",
         assumed: iozone::PAIR_ASSUMED,
-        cells: |effort| in_both(iozone::pair_cells(effort, [runs::MAGNETIC, runs::MAGNETIC]), NO_READS),
+        cells: |effort| in_both(iozone::pair_cells(effort, [MAGNETIC, MAGNETIC]), NO_READS),
         measure: |outcomes| measure_both(outcomes, NO_READS, iozone::measure_two_disks),
     },
     Figure {
         id: "35",
         title: "IOzone on a magnetic disk and the Samsung drive, each with a policy of its own",
         assumed: iozone::PAIR_ASSUMED,
-        cells: |effort| in_both(iozone::pair_cells(effort, [runs::MAGNETIC, runs::MLC]), NO_READS),
+        cells: |effort| in_both(iozone::pair_cells(effort, [MAGNETIC, MLC]), NO_READS),
         measure: |outcomes| measure_both(outcomes, NO_READS, iozone::measure_mixed_pair),
     },
     Figure {
         id: "36",
         title: "IOzone on NILFS, magnetic disk, time against the unmodified kernel",
         assumed: iozone::LOG_ASSUMED,
-        cells: |effort| in_both(iozone::log_cells(effort, runs::MAGNETIC), NO_READS),
-        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(runs::MAGNETIC, of)),
+        cells: |effort| in_both(iozone::log_cells(effort, MAGNETIC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(MAGNETIC, of)),
     },
     Figure {
         id: "37",
         title: "IOzone on NILFS, Samsung drive, time against the unmodified kernel",
         assumed: iozone::LOG_ASSUMED,
-        cells: |effort| in_both(iozone::log_cells(effort, runs::MLC), NO_READS),
-        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(runs::MLC, of)),
+        cells: |effort| in_both(iozone::log_cells(effort, MLC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(MLC, of)),
     },
     Figure {
         id: "38",
         title: "IOzone on NILFS, Memoright drive, time against the unmodified kernel",
         assumed: iozone::LOG_ASSUMED,
-        cells: |effort| in_both(iozone::log_cells(effort, runs::SLC), NO_READS),
-        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(runs::SLC, of)),
+        cells: |effort| in_both(iozone::log_cells(effort, SLC), NO_READS),
+        measure: |outcomes| measure_both(outcomes, NO_READS, |of| iozone::measure_log(SLC, of)),
     },
     Figure {
         id: "39",
         title: "an hour of an NFS trace of e-mail and research work, as fast as possible",
         assumed: bench::TRACE_ASSUMED,
-        cells: bench::trace_cells,
+        cells: |effort| compared(effort, bench::QUICK_FILESERVER, &[MAGNETIC, MLC], bench::FILESERVER),
         measure: bench::measure_trace,
     },
     Figure {

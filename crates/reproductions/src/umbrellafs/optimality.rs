@@ -12,13 +12,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::trace::OpenOptions;
 use umbrella_lab::write_back::{Fit, MachineSpec, ReplayOptions, WriteBackCell, WriteBackInput};
 
+use super::bench::{COMPILE, POSTMARK, QUICK};
 use super::runs::{self, LINUX, MLC, PlacementRuns};
-use super::{Effort, Measured};
+use super::{Effort, Measured, WriteBackCells};
 
 pub(super) const ASSUMED: &str = "We do not have the NFS trace. A kernel's compilation and Postmark stand in for it: their work does not \
      depend on the policy. Full runs add the open block traces in the folder that UMBRELLA_TRACES names, at \
@@ -30,10 +30,7 @@ const OPTIMUM: &str = "clairvoyant";
 const LEAST: &str = "write_minimal";
 
 /// What stands in for the trace, the share of it in a quick run, and its name in claims.
-const LOADS: [(&str, f64, &str); 2] = [
-    ("kernel-compile:jobs=2", 0.2, "kernel compilation"),
-    ("postmark:files=12500,low=8KiB,high=64KiB,dirs=200,transactions=25000,block=4KiB", 0.2, "Postmark"),
-];
+const LOADS: [(&str, f64, &str); 2] = [(COMPILE, QUICK, "kernel compilation"), (POSTMARK, QUICK, "Postmark")];
 
 /// Open traces, in the folder that the variable names.
 const TRACES: [&str; 5] = [
@@ -55,7 +52,7 @@ fn machine(policy: &str) -> MachineSpec {
     }
 }
 
-pub(super) fn cells(effort: Effort) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn cells(effort: Effort) -> WriteBackCells {
     let mut cells = Vec::new();
     for (workload, quick, _) in LOADS {
         let run = |policy| runs::cell(effort, quick, machine(policy), workload, policy);

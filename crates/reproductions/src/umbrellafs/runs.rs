@@ -1,11 +1,10 @@
 //! The runs that the figures consist of, and how two of them compare.
 
-use umbrella_lab::experiment::LabError;
 use umbrella_lab::result::Outcome;
 use umbrella_lab::write_back::{MachineSpec, WriteBackCell, WriteBackInput};
 use umbrella_units::ByteSize;
 
-use super::{Effort, Measured};
+use super::{Effort, Measured, WriteBackCells};
 use crate::kernel;
 
 /// Seagate Cheetah 10K.7, 73 GB.
@@ -39,19 +38,15 @@ pub(super) fn machine(disk: &str) -> MachineSpec {
 
 /// A workload under a policy; a quick one at `quick` of its size.
 pub(super) fn cell(effort: Effort, quick: f64, machine: MachineSpec, workload: &str, policy: &str) -> WriteBackCell {
-    let scale = match effort {
-        Effort::Full => 1.0,
-        Effort::Quick => quick,
-    };
     let policy = if POLICIES.contains(&policy) { kernel::by_files(policy) } else { policy.to_owned() };
-    let machine = MachineSpec { policy, seed: SEED, scale, ..machine };
+    let machine = MachineSpec { policy, seed: SEED, scale: effort.scale(quick), ..machine };
     WriteBackCell::new(WriteBackInput::Workload { spec: workload.to_owned() }, machine)
 }
 
 /// A workload under all four policies on each of the drives.
-pub(super) fn compared(effort: Effort, quick: f64, drives: &[&str], workload: &str) -> Vec<WriteBackCell> {
+pub(super) fn compared(effort: Effort, quick: f64, drives: &[&str], workload: &str) -> WriteBackCells {
     let on = |drive: &str| POLICIES.map(|policy| cell(effort, quick, machine(drive), workload, policy));
-    drives.iter().flat_map(|drive| on(drive)).collect()
+    Ok(drives.iter().flat_map(|drive| on(drive)).collect())
 }
 
 /// Another reading of the text: the word for it, and the workload's parameter that makes it so.
@@ -67,10 +62,7 @@ pub(super) const NO_READS: Other = Other { key: "no-reads", param: "read=0" };
 pub(super) const NO_FSYNC: Other = Other { key: "no-fsync", param: "flush=false" };
 
 /// These runs, and then the same in another reading.
-pub(super) fn in_both(
-    cells: Result<Vec<WriteBackCell>, LabError>,
-    other: Other,
-) -> Result<Vec<WriteBackCell>, LabError> {
+pub(super) fn in_both(cells: WriteBackCells, other: Other) -> WriteBackCells {
     let primary = cells?;
     let changed = |cell: &WriteBackCell| {
         let spec = cell.input.name();

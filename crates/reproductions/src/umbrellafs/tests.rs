@@ -6,10 +6,6 @@ use super::*;
 use crate::tests::assert_claim;
 use crate::{Claim, Verdict, kernel};
 
-fn figure(id: &str) -> &'static Figure {
-    PAPER.figures.iter().find(|figure| figure.id == id).unwrap()
-}
-
 /// What is run: its policy, disk and input.
 fn setting(cell: &WriteBackCell) -> Setting {
     Setting {
@@ -22,12 +18,10 @@ fn setting(cell: &WriteBackCell) -> Setting {
 
 /// The figure's claims, each run's outcome made from its policy, disk and input.
 fn claims(id: &str, of: impl Fn(&str, &str, &str) -> Outcome) -> Vec<Claim> {
-    let cells = (figure(id).cells)(Effort::Quick).unwrap();
-    let outcome = |cell: &WriteBackCell| {
+    crate::tests::claims(&PAPER, id, |cell| {
         let setting = setting(cell);
         Outcome { setting: setting.clone(), ..of(kernel::name(&setting.policy), &setting.disk, &setting.input) }
-    };
-    figure(id).evaluate(PAPER.name, &cells.iter().map(outcome).collect::<Vec<_>>())
+    })
 }
 
 /// Runs that took so long, of 100 operations and 100 bytes.

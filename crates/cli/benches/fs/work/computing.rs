@@ -15,7 +15,6 @@ const COMPUTING: Duration = Duration::from_micros(50);
 
 pub(crate) fn run(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
     let paths = Paths::new(stack.root(), lab.scaled(5_000))?;
-    paths.make_directories()?;
     samples.push(("create-computing", between(&paths, |path| create(path, &[b'x'; KIB]))?));
     stack.sync()?;
     samples.push(("stat-cold-computing", cold(stack, || between(&paths, stat))?));

@@ -20,6 +20,16 @@ enum Direction {
     Write,
 }
 
+impl Direction {
+    /// As fio calls it.
+    fn name(self) -> &'static str {
+        match self {
+            Direction::Read => "read",
+            Direction::Write => "write",
+        }
+    }
+}
+
 struct Job<'a> {
     file: &'a Path,
     size: usize,
@@ -46,31 +56,19 @@ impl Job<'_> {
         // Notes may come before the object.
         let begin = output.stdout.iter().position(|byte| *byte == b'{').context("fio printed no JSON")?;
         let report: Value = serde_json::from_slice(&output.stdout[begin..]).context("fio printed broken JSON")?;
-        let side = match direction {
-            Direction::Read => "read",
-            Direction::Write => "write",
-        };
-        report["jobs"][0][side]["bw_bytes"].as_f64().context("fio reported no throughput")
+        report["jobs"][0][direction.name()]["bw_bytes"].as_f64().context("fio reported no throughput")
     }
 
     fn sequential(&self, direction: Direction) -> Result<f64> {
-        let rw = match direction {
-            Direction::Read => "--rw=read",
-            Direction::Write => "--rw=write",
-        };
-        self.run(direction, &[rw.to_owned(), "--bs=1m".to_owned()])
+        self.run(direction, &[format!("--rw={}", direction.name()), "--bs=1m".to_owned()])
     }
 
     fn random(&self, direction: Direction, requests: usize, direct: bool) -> Result<f64> {
-        let rw = match direction {
-            Direction::Read => "--rw=randread",
-            Direction::Write => "--rw=randwrite",
-        };
         let direct = u8::from(direct);
         self.run(
             direction,
             &[
-                rw.to_owned(),
+                format!("--rw=rand{}", direction.name()),
                 "--bs=4k".to_owned(),
                 "--norandommap=1".to_owned(),
                 format!("--direct={direct}"),

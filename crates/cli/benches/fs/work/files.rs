@@ -19,7 +19,7 @@ use crate::system::Stack;
 
 const DIRECTORIES: usize = 20;
 /// Passes over all files, for calls that take less than a millisecond in a thousand.
-const WARM_PASSES: usize = 5;
+pub(super) const WARM_PASSES: usize = 5;
 const COLD_PASSES: usize = 3;
 pub(super) const KIB: usize = 1024;
 
@@ -31,7 +31,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// `count` files over a few directories below `root`.
+    /// `count` files over a few directories below `root`; makes the directories.
     pub(super) fn new(root: &Path, count: usize) -> Result<Self> {
         let path =
             |name: String| CString::new(root.join(name).into_os_string().into_vec()).context("a path with a zero byte");
@@ -39,15 +39,12 @@ impl Paths {
             let name = |number: usize| format!("d{:02}/{prefix}{number:06}", number % DIRECTORIES);
             (0..count).map(|number| path(name(number))).collect::<Result<Vec<_>>>()
         };
-        let directories = (0..DIRECTORIES).map(|number| path(format!("d{number:02}"))).collect::<Result<_>>()?;
-        Ok(Self { directories, files: files('f')?, renamed: files('g')? })
-    }
-
-    pub(super) fn make_directories(&self) -> Result<()> {
-        for directory in &self.directories {
+        let directories: Vec<CString> =
+            (0..DIRECTORIES).map(|number| path(format!("d{number:02}"))).collect::<Result<_>>()?;
+        for directory in &directories {
             rustix::fs::mkdir(directory.as_c_str(), Mode::from_raw_mode(0o755)).context("mkdir")?;
         }
-        Ok(())
+        Ok(Self { directories, files: files('f')?, renamed: files('g')? })
     }
 }
 
@@ -112,7 +109,7 @@ fn list_all(paths: &Paths) -> Result<f64> {
 }
 
 /// Mean of several passes.
-fn mean(passes: usize, mut pass: impl FnMut() -> Result<f64>) -> Result<f64> {
+pub(super) fn mean(passes: usize, mut pass: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut sum = 0.0;
     for _ in 0..passes {
         sum += pass()?;
@@ -137,7 +134,6 @@ pub(super) fn cold(stack: &Stack, mut pass: impl FnMut() -> Result<f64>) -> Resu
 pub(crate) fn run(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
     let paths = Paths::new(stack.root(), lab.scaled(20_000))?;
     let content = [b'x'; KIB];
-    paths.make_directories()?;
     samples.push(("create", time_each(paths.files.iter(), |path| create(path, &content))?));
     stack.sync()?;
     samples.push(("stat-warm", warm(|| time_each(paths.files.iter(), stat))?));

@@ -8,17 +8,8 @@ use super::files::{KIB, Paths, create, time_each, warm};
 use super::{Lab, Samples};
 use crate::system::Stack;
 
-pub(crate) fn run_without(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    run(lab, stack, "open-close", samples)
-}
-
-pub(crate) fn run_with(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
-    run(lab, stack, "open-close-heat", samples)
-}
-
-fn run(lab: &Lab, stack: &Stack, row: &'static str, samples: &mut Samples) -> Result<()> {
+pub(crate) fn run(lab: &Lab, stack: &Stack, row: &'static str, samples: &mut Samples) -> Result<()> {
     let paths = Paths::new(stack.root(), lab.scaled(5_000))?;
-    paths.make_directories()?;
     time_each(paths.files.iter(), |path| create(path, &[b'x'; KIB]))?;
     let open = |path: &std::ffi::CString| {
         rustix::fs::open(path.as_c_str(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map(drop).context("open")

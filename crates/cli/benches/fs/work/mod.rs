@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tempfile::TempDir;
 
 use crate::args::Args;
@@ -47,22 +47,14 @@ pub(crate) struct Lab {
 
 impl Lab {
     pub(crate) fn new(args: &Args) -> Result<Self> {
-        let memory = Path::new("/dev/shm");
-        let parent = match &args.image_dir {
-            Some(dir) => dir.clone(),
-            None if memory.is_dir() && host::memory_available() > MEMORY_FOR_IMAGE => memory.to_owned(),
-            None => env::temp_dir(),
-        };
-        let folder = |parent: &Path| {
-            let made = tempfile::Builder::new().prefix("umbrella-bench-").tempdir_in(parent);
-            made.with_context(|| format!("cannot make a folder in {}", parent.display()))
-        };
+        let parent = host::image_folder(args.image_dir.as_deref(), MEMORY_FOR_IMAGE);
+        let folder = |parent: &Path| host::temporary_folder(parent, "umbrella-bench-");
         let image_dir = folder(&parent)?;
         Ok(Self {
             base: folder(&env::temp_dir())?,
             image: image_dir.path().join("disk.ext4"),
             _image_dir: image_dir,
-            image_in_memory: parent == memory,
+            image_in_memory: parent == Path::new(host::MEMORY),
             quick: args.quick,
             limit: Duration::from_secs(args.limit),
             mergerfs_options: args.mergerfs.clone(),

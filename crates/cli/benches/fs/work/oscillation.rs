@@ -53,7 +53,6 @@ struct Oscillation {
 impl Oscillation {
     fn prepare(lab: &Lab, stack: &Stack) -> Result<Self> {
         let paths = Paths::new(stack.root(), lab.scaled(2_000))?;
-        paths.make_directories()?;
         for path in &paths.files {
             create(path, &[b'x'; BORDER])?;
         }

@@ -13,7 +13,6 @@ use crate::system::Stack;
 pub(crate) fn run(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
     let paths = Paths::new(stack.root(), lab.scaled(3_000))?;
     let content = [b'x'; KIB];
-    paths.make_directories()?;
     let begin = Instant::now();
     samples.push(("create-small", time_each(paths.files.iter(), |path| create(path, &content))?));
     wait_for(stack, paths.files.len())?;

@@ -8,13 +8,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use cargo_metadata::MetadataCommand;
 
+use super::files::{WARM_PASSES, cold, mean};
 use super::{Lab, Samples};
-use crate::caches::Caches;
 use crate::host;
 use crate::system::Stack;
-
-const COLD_PASSES: usize = 3;
-const WARM_PASSES: usize = 5;
 
 pub(crate) fn run(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()> {
     let tarball = tarball(lab)?;
@@ -26,17 +23,8 @@ pub(crate) fn run(lab: &Lab, stack: &Stack, samples: &mut Samples) -> Result<()>
     let untar =
         seconds(Command::new("tar").arg("--extract").arg("--file").arg(&tarball).arg("--directory").arg(&place))?;
     samples.push(("untar", untar));
-    let mut cold = 0.0;
-    for _ in 0..COLD_PASSES {
-        stack.cool(Caches::Metadata)?;
-        cold += find(&place)?;
-    }
-    samples.push(("find-cold", cold / COLD_PASSES as f64));
-    let mut warm = 0.0;
-    for _ in 0..WARM_PASSES {
-        warm += find(&place)?;
-    }
-    samples.push(("find-warm", warm / WARM_PASSES as f64));
+    samples.push(("find-cold", cold(stack, || find(&place))?));
+    samples.push(("find-warm", mean(WARM_PASSES, || find(&place))?));
     Ok(())
 }
 

@@ -88,7 +88,7 @@ impl CompareArgs {
 impl SingleArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(events) = &self.events {
-            return super::events::run(events, self.policy.as_deref(), self.experiment.output.is_json());
+            return super::events::run(events, self.policy.as_deref(), self.experiment.output.json);
         }
         let policy = self.policy.as_deref().unwrap_or("file");
         let [policy] = split_policies(policy).try_into().map_err(|policies: Vec<String>| match policies.len() {

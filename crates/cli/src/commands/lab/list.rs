@@ -62,7 +62,7 @@ struct ListItem {
 #[derive(Debug, Serialize)]
 struct Parameter {
     name: &'static str,
-    default: String,
+    default: &'static str,
     help: &'static str,
 }
 
@@ -104,6 +104,10 @@ fn kind(spec: &Spec) -> &'static str {
     }
 }
 
+fn parameter(name: &'static str, default: &'static str, help: &'static str) -> Parameter {
+    Parameter { name, default, help }
+}
+
 fn items(what: Catalog) -> Vec<ListItem> {
     match what {
         Catalog::Policies => policies()
@@ -113,11 +117,7 @@ fn items(what: Catalog) -> Vec<ListItem> {
                 summary: info.summary,
                 source: info.source,
                 offline: info.offline,
-                parameters: info
-                    .params
-                    .iter()
-                    .map(|param| Parameter { name: param.name, default: param.default.to_string(), help: param.help })
-                    .collect(),
+                parameters: info.params.iter().map(|of| parameter(of.name, of.default, of.help)).collect(),
                 ..ListItem::default()
             })
             .collect(),
@@ -127,11 +127,7 @@ fn items(what: Catalog) -> Vec<ListItem> {
                 name: entry.name,
                 summary: entry.summary,
                 source: entry.source,
-                parameters: entry
-                    .params
-                    .iter()
-                    .map(|param| Parameter { name: param.name, default: param.default.to_owned(), help: param.help })
-                    .collect(),
+                parameters: entry.params.iter().map(|of| parameter(of.name, of.default, of.help)).collect(),
                 ..ListItem::default()
             })
             .collect(),

@@ -180,7 +180,7 @@ pub(super) struct Extent {
 pub(super) struct OutputArgs {
     /// Print JSON.
     #[arg(long, conflicts_with = "csv")]
-    json: bool,
+    pub(super) json: bool,
     /// Print CSV, one line a run.
     #[arg(long)]
     csv: bool,
@@ -255,11 +255,6 @@ impl InputArgs {
             );
         }
         Ok(input)
-    }
-
-    /// The trace's path, if it is one.
-    fn trace(&self) -> Option<&Path> {
-        self.trace.as_deref()
     }
 }
 
@@ -381,7 +376,9 @@ impl OutputArgs {
     /// The table's figures, and what else can be found wrong before anything is run.
     pub(super) fn figures(&self, input: &InputArgs) -> anyhow::Result<Figures> {
         if let Some(page) = &self.html {
-            can_be_page(page, input.trace())?;
+            // A page that cannot be written is refused before the runs.
+            let file = WholeFile { option: "--html", is: "page", example: "day.html" };
+            file.can_be_written(page, input.trace.as_deref().map(|it| ("trace", it)))?;
         }
         let asked: Vec<&str> = self.metric.iter().map(|name| name.trim()).filter(|name| !name.is_empty()).collect();
         if asked.is_empty() && !self.metric.is_empty() {
@@ -395,11 +392,6 @@ impl OutputArgs {
     /// Whether a table shows all of its columns.
     pub(super) fn is_wide(&self) -> bool {
         self.wide || !self.metric.is_empty()
-    }
-
-    /// Whether standard output is JSON.
-    pub(super) fn is_json(&self) -> bool {
-        self.json
     }
 
     /// Prints the outcomes in the format of the options. `table` renders the text for people.
@@ -453,9 +445,4 @@ fn with_figures(outcome: &Outcome) -> serde_json::Result<serde_json::Value> {
     let figures = METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.of)(outcome).into())).collect();
     value["figures"] = serde_json::Value::Object(figures);
     Ok(value)
-}
-
-/// Refuses a page that could not be written after the runs.
-fn can_be_page(page: &Path, trace: Option<&Path>) -> anyhow::Result<()> {
-    WholeFile { option: "--html", is: "page", example: "day.html" }.can_be_written(page, trace.map(|it| ("trace", it)))
 }

@@ -66,7 +66,8 @@ impl BufferTimings {
 
 /// A track at the beginning of the disk, where tracks are longest.
 fn some_track(meter: &mut Meter<'_>, map: &Map) -> Track {
-    let cylinder = meter.random.below(u64::from(map.cylinders_of_first_zone()));
+    let cylinders = map.zones.first().map_or(1, |zone| zone.cylinders);
+    let cylinder = meter.random.below(u64::from(cylinders));
     map.track(cylinder as u32, 0)
 }
 
@@ -97,7 +98,7 @@ fn any_order(meter: &mut Meter<'_>, map: &Map) -> Result<Option<bool>, MeasureEr
     }
     let (least, most) =
         times.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), &time| (least.min(time), most.max(time)));
-    Ok((times.len() > PLACES / 2).then_some(most - least < meter.turn() * 0.45))
+    Ok((times.len() > PLACES / 2).then_some(most - least < meter.turn * 0.45))
 }
 
 /// Whether a block that passed just before one that was read comes from the buffer.
@@ -164,7 +165,7 @@ fn reads_ahead(meter: &mut Meter<'_>, map: &Map, quarters: u64, distance: u64) -
         let track = some_track(meter, map);
         let at = track.start + track.len() * quarters / 4;
         let Some(_) = none_if_local(meter.read(at))? else { return Ok(None) };
-        meter.pause(meter.turn() / 1e6 * (3.0 + distance as f64 / track.len() as f64 * 1.5));
+        meter.pause(meter.turn / 1e6 * (3.0 + distance as f64 / track.len() as f64 * 1.5));
         none_if_local(meter.read(at + distance))
     })
 }

@@ -17,7 +17,7 @@ pub(super) struct Meter<'a> {
     block: u32,
     blocks: u64,
     /// A turn, in nanoseconds; 0 until it is known.
-    turn: f64,
+    pub(super) turn: f64,
     /// The time of a block from the buffer, in nanoseconds; `None` if the buffer keeps none.
     hit: Option<Hit>,
     evicting: usize,
@@ -74,15 +74,6 @@ impl<'a> Meter<'a> {
     /// Sectors of a block.
     pub(super) fn block(&self) -> u32 {
         self.block
-    }
-
-    /// A turn, in nanoseconds.
-    pub(super) fn turn(&self) -> f64 {
-        self.turn
-    }
-
-    pub(super) fn set_turn(&mut self, turn: f64) {
-        self.turn = turn;
     }
 
     /// What a block from the buffer takes.

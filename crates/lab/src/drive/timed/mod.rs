@@ -325,11 +325,11 @@ fn measure_rotating(
     let mut queue = QueueTimings::default();
     note(Measurement::Queue, in_time(queue.measure(meter))?);
     Ok(RotatingTimings {
-        turn_ms: meter.turn() / 1e6,
-        rpm: (60e9 / meter.turn()).round() as u32,
+        turn_ms: meter.turn / 1e6,
+        rpm: (60e9 / meter.turn).round() as u32,
         heads: found.heads,
         cylinders: zones.cylinders(),
-        zones: zones.into_zones(),
+        zones: zones.zones,
         zones_complete: surveyed,
         head_switch_ms: times.head_switch_ms,
         seeks: times.seeks,

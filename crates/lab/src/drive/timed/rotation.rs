@@ -57,7 +57,7 @@ pub(super) fn find(meter: &mut Meter<'_>) -> Result<bool, MeasureError> {
         }
     };
     let Some(turn) = turn(&visits) else { return Ok(false) };
-    meter.set_turn(turn);
+    meter.turn = turn;
     Ok(true)
 }
 

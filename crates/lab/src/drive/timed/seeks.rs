@@ -85,7 +85,7 @@ impl Moves {
     /// What it takes, in nanoseconds, and what a block from the buffer takes with it; to within `exact`.
     fn with_overhead(self, meter: &mut Meter<'_>, exact: f64) -> Result<f64, MeasureError> {
         let Moves { from, to } = self;
-        let turn = meter.turn();
+        let turn = meter.turn;
         let middle = to.start + to.len() / 2;
         let mut reference = meter.angle(middle)?;
         let block = turn / to.len() as f64;

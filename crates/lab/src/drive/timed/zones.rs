@@ -178,7 +178,7 @@ fn border(before: &TrackRun, start: u64, track: u64) -> u64 {
 /// Where cylinders lie.
 #[derive(Debug, Clone)]
 pub(super) struct Map {
-    zones: Vec<Zone>,
+    pub(super) zones: Vec<Zone>,
     heads: u32,
     block: u32,
 }
@@ -208,20 +208,12 @@ impl Map {
         Map { zones: zones.collect(), heads, block: meter.block() }
     }
 
-    pub(super) fn cylinders_of_first_zone(&self) -> u32 {
-        self.zones.first().map_or(1, |zone| zone.cylinders)
-    }
-
     pub(super) fn heads(&self) -> u32 {
         self.heads
     }
 
     pub(super) fn cylinders(&self) -> u32 {
         self.zones.last().map_or(1, |zone| zone.first_cylinder + zone.cylinders)
-    }
-
-    pub(super) fn into_zones(self) -> Vec<Zone> {
-        self.zones
     }
 
     /// A track of a cylinder, in blocks. Beyond the end of its zone, one before it.

@@ -243,12 +243,7 @@ fn the_next_choice_keeps_to_a_complete_list() {
 /// UmbrellaFS, chapter III: what was accessed today is kept local, so that work continues while the remote is away.
 #[test]
 fn files_in_use_come_to_the_local_branch_and_return_when_the_remote_is_back() {
-    let today = Condition::Age {
-        of: crate::placement::spec::TimeField::Atime,
-        is: Comparison::Less,
-        value: Duration::from_secs(86_400),
-        hysteresis: Duration::ZERO,
-    };
+    let today = aged(TimeField::Atime, Comparison::Less, 86_400);
     let rules =
         compile(vec![when("today", vec![today], to(&["disk"])), when("rest", vec![], passing(&["spare"]))], &["disk"]);
     let fresh = FileFacts { atime: at(1_086_000), ..file("/x") };

@@ -1,9 +1,6 @@
 //! Every condition with every comparison, on both sides of its threshold.
 
-use umbrella_units::Amount;
-
 use super::*;
-use crate::placement::spec::{SpaceField, TimeField};
 
 const ALL: [Comparison; 6] = [
     Comparison::Less,
@@ -23,11 +20,6 @@ const TRUTH: [[bool; 3]; 6] = [
     [false, true, true],
     [false, false, true],
 ];
-
-fn holds(condition: Condition, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
-    let rules = compile(vec![when("rule", vec![condition], to(&["flash"]))], &["disk"]);
-    entry(&rules, facts, branches) == "rule"
-}
 
 /// Checks a condition against a file or branches below, at and above its threshold.
 fn check(condition: impl Fn(Comparison) -> Condition, cases: &[(FileFacts<'_>, [BranchView; 4]); 3]) {
@@ -66,7 +58,7 @@ fn mode_is_compared_under_its_mask() {
 
 #[test]
 fn each_age_is_compared() {
-    let aged = |field: TimeField| {
+    let changed_before = |field: TimeField| {
         move |age: u32| {
             let then = at(1_086_400 - i64::from(age));
             match field {
@@ -78,8 +70,7 @@ fn each_age_is_compared() {
         }
     };
     for of in [TimeField::Atime, TimeField::Mtime, TimeField::Ctime, TimeField::Btime] {
-        let condition = |is| Condition::Age { of, is, value: Duration::from_secs(10), hysteresis: Duration::ZERO };
-        check(condition, &files(aged(of)));
+        check(|is| aged(of, is, 10), &files(changed_before(of)));
     }
 }
 
@@ -95,12 +86,7 @@ fn no_condition_on_an_unknown_birth_time_holds() {
 
 #[test]
 fn a_time_in_the_future_is_zero_old() {
-    let condition = Condition::Age {
-        of: TimeField::Mtime,
-        is: Comparison::Equal,
-        value: Duration::ZERO,
-        hysteresis: Duration::ZERO,
-    };
+    let condition = aged(TimeField::Mtime, Comparison::Equal, 0);
     assert!(holds(condition, &FileFacts { mtime: at(9_999_999), ..file("/x") }, &[ROOMY; 4]));
 }
 
@@ -110,15 +96,7 @@ fn free_and_used_space_are_compared_in_bytes_and_percent() {
     let free_space = [90_000, 100_000, 110_000].map(|bytes| (file("/x"), [ROOMY, ROOMY, ROOMY, free(bytes)]));
     let used_space = [910_000, 900_000, 890_000].map(|bytes| (file("/x"), [ROOMY, ROOMY, ROOMY, free(bytes)]));
     for value in [Amount::Bytes(ByteSize(100_000)), Amount::MilliPercent(10_000)] {
-        let condition = |of: SpaceField| {
-            move |is| Condition::Space {
-                branch: "spare".to_owned(),
-                of,
-                is,
-                value,
-                hysteresis: Amount::MilliPercent(0),
-            }
-        };
+        let condition = |of: SpaceField| move |is| space("spare", of, is, value);
         check(condition(SpaceField::Free), &free_space);
         check(condition(SpaceField::Used), &used_space);
     }
@@ -127,13 +105,7 @@ fn free_and_used_space_are_compared_in_bytes_and_percent() {
 #[test]
 fn the_space_of_a_branch_that_is_offline_is_not_known() {
     for is in ALL {
-        let condition = Condition::Space {
-            branch: "spare".to_owned(),
-            of: SpaceField::Free,
-            is,
-            value: Amount::MilliPercent(10_000),
-            hysteresis: Amount::MilliPercent(0),
-        };
+        let condition = space("spare", SpaceField::Free, is, Amount::MilliPercent(10_000));
         assert!(!holds(condition, &file("/x"), &[ROOMY, ROOMY, ROOMY, OFFLINE]));
     }
 }
@@ -253,8 +225,7 @@ fn a_guessed_size_decides_between_rules_and_fills_no_branch() {
 #[test]
 fn rules_say_what_of_a_file_they_look_at() {
     let asked = |rules: Vec<RuleSpec>| compile(rules, &["disk"]).asked();
-    let of =
-        |of| Condition::Age { of, is: Comparison::Less, value: Duration::from_secs(1), hysteresis: Duration::ZERO };
+    let of = |of| aged(of, Comparison::Less, 1);
     assert_eq!(asked(vec![when("r", vec![of(TimeField::Mtime)], to(&["flash"]))]), Asked::default());
     let read = asked(vec![when("r", vec![of(TimeField::Mtime), of(TimeField::Atime)], to(&["flash"]))]);
     assert_eq!(read, Asked { access_times: true, ..Asked::default() });
@@ -272,12 +243,7 @@ fn rules_say_what_of_a_file_they_look_at() {
 
 #[test]
 fn only_files_that_a_rule_on_access_times_may_match_depend_on_them() {
-    let read = Condition::Age {
-        of: TimeField::Atime,
-        is: Comparison::Less,
-        value: Duration::from_secs(1),
-        hysteresis: Duration::ZERO,
-    };
+    let read = aged(TimeField::Atime, Comparison::Less, 1);
     let rules = compile(
         vec![
             table("fixed", vec![("/fixed/**", to(&["disk"]))]),

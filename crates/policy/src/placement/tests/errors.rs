@@ -1,7 +1,6 @@
 //! Rules that cannot be compiled say what is wrong and where.
 
 use super::*;
-use crate::placement::spec::SpaceField;
 
 fn error(rules: Vec<RuleSpec>, default: &[&str]) -> RuleError {
     try_compile(rules, default).unwrap_err()
@@ -22,13 +21,7 @@ fn an_unknown_branch_is_named_with_those_that_exist() {
 
 #[test]
 fn a_condition_on_an_unknown_branch_is_an_error() {
-    let space = Condition::Space {
-        branch: "x".to_owned(),
-        of: SpaceField::Free,
-        is: Comparison::Less,
-        value: umbrella_units::Amount::MilliPercent(1),
-        hysteresis: umbrella_units::Amount::MilliPercent(0),
-    };
+    let space = space("x", SpaceField::Free, Comparison::Less, Amount::MilliPercent(1));
     for condition in [online("x", true), space] {
         let rules = vec![when("rule", vec![condition], to(&["disk"]))];
         assert!(matches!(error(rules, &["disk"]), RuleError::UnknownBranch { branch, .. } if branch == "x"));

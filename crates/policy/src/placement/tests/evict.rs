@@ -2,14 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use proptest::prelude::*;
 
 use super::model::{GROUPS, asks_for_space, specs};
 use super::*;
-use crate::placement::spec::{EvictOrder, EvictSpec, GroupSpec, Spread};
-use umbrella_units::Amount;
+use crate::placement::spec::{EvictOrder, EvictSpec, Spread};
 
 const fn percent(share: u32) -> Amount {
     Amount::MilliPercent(share * 1000)
@@ -17,10 +15,6 @@ const fn percent(share: u32) -> Amount {
 
 fn evict(of: &str, above: u32, until: u32) -> EvictSpec {
     EvictSpec::new(of, percent(above), percent(until))
-}
-
-fn group(name: &str, branches: &[&str]) -> GroupSpec {
-    GroupSpec { name: name.to_owned(), branches: owned(branches), ..GroupSpec::default() }
 }
 
 fn with(rules: Vec<RuleSpec>, evicts: Vec<EvictSpec>) -> Rules {
@@ -261,27 +255,6 @@ fn a_rule_that_wants_cold_files_fetches_nothing_back() {
     assert_eq!(rules.warm_from(), None);
 }
 
-/// `disk` holds all that there is.
-struct OnDisk;
-
-impl Surroundings for OnDisk {
-    fn has_directory(&self, branch: BranchId, _: &[u8]) -> bool {
-        branch == DISK
-    }
-
-    fn usage_below(&self, _: &[u8], branch: BranchId) -> DirUsage {
-        DirUsage { bytes: ByteSize(0), files: u64::from(branch == DISK) }
-    }
-
-    fn last_used(&self, _: usize) -> Option<BranchId> {
-        None
-    }
-
-    fn random_number(&self) -> u64 {
-        0
-    }
-}
-
 #[test]
 fn what_is_kept_together_stops_at_the_low_mark_too() {
     let together = GroupSpec { together: owned(&["/*"]), ..group("disks", &["disk", "spare"]) };
@@ -293,9 +266,10 @@ fn what_is_kept_together_stops_at_the_low_mark_too() {
     };
     let rules = Rules::compile(&spec, &names()).unwrap();
     let level = (&rules.evicts()[0], Urgency::Level);
+    let on_disk = groups::World::default().with("/new", DISK, 0, 1);
     let target = |share| {
         let views = [used(share), used(90), ROOMY, ROOMY];
-        rules.leaving(level, &file("/new/a"), &views, &on(FLASH), &OnDisk)
+        rules.leaving(level, &file("/new/a"), &views, &on(FLASH), &on_disk)
     };
     assert_eq!(target(60), Leaving::To(DISK), "it holds the directory");
     assert_eq!(target(75), Leaving::To(SPARE), "it is above its low mark");

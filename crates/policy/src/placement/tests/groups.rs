@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::placement::spec::{Narrow, SpaceField, Spread, SpreadOrder, TogetherFull};
+use crate::placement::spec::{Narrow, Spread, SpreadOrder, TogetherFull};
 
 /// A world in which some branches have some directories.
 #[derive(Default)]
-struct World {
+pub(super) struct World {
     held: BTreeMap<(&'static str, BranchId), DirUsage>,
     last: Option<BranchId>,
     random_number: u64,
 }
 
 impl World {
-    fn with(mut self, dir: &'static str, branch: BranchId, bytes: u64, files: u64) -> World {
+    pub(super) fn with(mut self, dir: &'static str, branch: BranchId, bytes: u64, files: u64) -> World {
         self.held.insert((dir, branch), DirUsage { bytes: ByteSize(bytes), files });
         self
     }
@@ -37,10 +37,6 @@ impl Surroundings for World {
     fn random_number(&self) -> u64 {
         self.random_number
     }
-}
-
-fn group(name: &str, branches: &[&str]) -> GroupSpec {
-    GroupSpec { name: name.to_owned(), branches: owned(branches), ..GroupSpec::default() }
 }
 
 /// A pool whose files go to the group "all" of disk, flash and crypt.
@@ -330,13 +326,7 @@ fn a_group_that_cannot_be_is_an_error() {
 
 #[test]
 fn conditions_look_at_a_group_as_a_whole() {
-    let free_of_group = |of, is, value| Condition::Space {
-        branch: "all".to_owned(),
-        of,
-        is,
-        value: umbrella_units::Amount::Bytes(ByteSize(value)),
-        hysteresis: umbrella_units::Amount::Bytes(ByteSize(0)),
-    };
+    let free_of_group = |of, is, value| space("all", of, is, Amount::Bytes(ByteSize(value)));
     let holds = |condition, branches: &[BranchView]| {
         let rules = vec![when("it", vec![condition], to(&["spare"]))];
         let groups = vec![group("other", &["spare"]), group("all", &["disk", "flash"])];

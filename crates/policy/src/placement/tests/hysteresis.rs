@@ -1,9 +1,6 @@
 //! Files that sit near a border move at most once; files that came lately stay.
 
-use umbrella_units::Amount;
-
 use super::*;
-use crate::placement::spec::{SpaceField, TimeField};
 
 /// Follows a file through sizes, moving it when it should be elsewhere; returns how often it moved.
 fn moves(rules: &Rules, start: BranchId, facts: impl IntoIterator<Item = FileFacts<'static>>) -> usize {

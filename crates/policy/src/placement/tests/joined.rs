@@ -1,32 +1,14 @@
 //! Conditions joined by `any`, `all` and `not`; paths, names, attributes and inodes.
 
-use umbrella_units::Amount;
-
 use super::*;
-use crate::placement::spec::{SpaceField, TimeField};
 use Comparison::{Equal, Greater, GreaterOrEqual, Less};
 
 fn holds(condition: Condition, facts: &FileFacts<'_>) -> bool {
-    holds_with(condition, facts, &[ROOMY; 4])
-}
-
-fn holds_with(condition: Condition, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
-    let rules = compile(vec![when("rule", vec![condition], to(&["flash"]))], &["disk"]);
-    entry(&rules, facts, branches) == "rule"
-}
-
-fn modified(is: Comparison, secs: u64) -> Condition {
-    Condition::Age { of: TimeField::Mtime, is, value: Duration::from_secs(secs), hysteresis: Duration::ZERO }
+    super::holds(condition, facts, &[ROOMY; 4])
 }
 
 fn used_inodes(is: Comparison, percent: u32) -> Condition {
-    let (value, hysteresis) = (Amount::MilliPercent(percent * 1000), Amount::MilliPercent(0));
-    Condition::Space { branch: "spare".to_owned(), of: SpaceField::Inodes, is, value, hysteresis }
-}
-
-fn xattr(any_of: Option<&[&str]>, negated: bool) -> Condition {
-    let any_of = any_of.map(|values| values.iter().map(|&value| value.to_owned()).collect());
-    Condition::Xattr { name: "user.keep".to_owned(), any_of, negated }
+    space("spare", SpaceField::Inodes, is, Amount::MilliPercent(percent * 1000))
 }
 
 #[test]
@@ -84,12 +66,12 @@ fn not_any_and_all_join_conditions() {
 #[test]
 fn what_is_not_known_stays_unknown_under_not() {
     let unborn = FileFacts { btime: None, ..file("/x") };
-    let born = |is| Condition::Age { of: TimeField::Btime, is, value: Duration::ZERO, hysteresis: Duration::ZERO };
+    let born = |is| aged(TimeField::Btime, is, 0);
     assert!(!holds(born(Less), &unborn) && !holds(not(vec![born(Less)]), &unborn));
     assert!(!holds(not(vec![size(Greater, 5)]), &new_file("/x")), "a new file has no size");
     assert!(!holds(not(vec![access(Access::ReadOnly)]), &new_file("/x")), "nor an access type");
     let away = [ROOMY, ROOMY, ROOMY, OFFLINE];
-    assert!(!holds_with(not(vec![used_inodes(Greater, 5)]), &file("/x"), &away), "nobody sees its inodes");
+    assert!(!super::holds(not(vec![used_inodes(Greater, 5)]), &file("/x"), &away), "nobody sees its inodes");
     let unread = FileFacts { xattrs: None, ..file("/x") };
     assert!(!holds(xattr(None, false), &unread) && !holds(xattr(None, true), &unread));
 }
@@ -137,8 +119,8 @@ fn an_attribute_has_a_value_or_is_there() {
 fn used_inodes_are_compared_and_unknown_where_nobody_counts_them() {
     let counted = BranchView { inodes: Some(Inodes { total: 1000, free: 50 }), ..ROOMY };
     let branches = [ROOMY, ROOMY, ROOMY, counted];
-    assert!(holds_with(used_inodes(Greater, 94), &file("/x"), &branches));
-    assert!(!holds_with(used_inodes(Greater, 95), &file("/x"), &branches));
+    assert!(super::holds(used_inodes(Greater, 94), &file("/x"), &branches));
+    assert!(!super::holds(used_inodes(Greater, 95), &file("/x"), &branches));
     for condition in [used_inodes(Greater, 0), used_inodes(Less, 100), not(vec![used_inodes(Less, 100)])] {
         assert!(!holds(condition, &file("/x")));
     }
@@ -168,8 +150,7 @@ fn rules_say_which_names_paths_and_attributes_they_look_at() {
 
 #[test]
 fn a_read_matters_where_an_alternative_looks_at_the_access_time() {
-    let read =
-        Condition::Age { of: TimeField::Atime, is: Less, value: Duration::from_secs(1), hysteresis: Duration::ZERO };
+    let read = aged(TimeField::Atime, Less, 1);
     let hot = Condition::Any(vec![Condition::All(vec![read, extension(&["avi"])]), size(Equal, 7)]);
     let rules = compile(vec![when("hot", vec![hot], to(&["flash"]))], &["disk"]);
     assert!(rules.depends_on_access_time(&file("/x.avi"), &[ROOMY; 4], None));
@@ -179,7 +160,7 @@ fn a_read_matters_where_an_alternative_looks_at_the_access_time() {
 #[test]
 fn explain_shows_the_tree_and_which_part_holds() {
     let keep = Condition::Any(vec![
-        Condition::All(vec![path(PathPart::Path, &["/downloads/**"]), modified(Less, 60)]),
+        Condition::All(vec![path(PathPart::Path, &["/downloads/**"]), aged(TimeField::Mtime, Less, 60)]),
         size(Greater, 500),
     ]);
     let rules = compile(vec![when("keep", vec![extension(&["iso"]), keep], to(&["flash"]))], &["disk"]);

@@ -17,11 +17,11 @@ mod treatment;
 
 use std::time::Duration;
 
-use umbrella_units::{BranchId, ByteSize, Timestamp};
+use umbrella_units::{Amount, BranchId, ByteSize, Timestamp};
 
 use super::spec::{
     Access, Comparison, Condition, DestinationSpec, FileKind, GroupSpec, NameEntrySpec, Offline, PathPart,
-    RuleKindSpec, RuleSpec, RulesSpec, StagingMode, Treatment,
+    RuleKindSpec, RuleSpec, RulesSpec, SpaceField, StagingMode, TimeField, Treatment,
 };
 use super::*;
 use crate::heat::Opens;
@@ -39,6 +39,10 @@ fn names() -> Vec<(String, BranchId)> {
 
 fn owned(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
+}
+
+fn group(name: &str, branches: &[&str]) -> GroupSpec {
+    GroupSpec { name: name.to_owned(), branches: owned(branches), ..GroupSpec::default() }
 }
 
 fn compile(rules: Vec<RuleSpec>, default: &[&str]) -> Rules {
@@ -85,6 +89,21 @@ fn extension(any_of: &[&str]) -> Condition {
 
 fn path(of: PathPart, any_of: &[&str]) -> Condition {
     Condition::Path { of, any_of: any_of.iter().map(|&glob| glob.to_owned()).collect(), negated: false }
+}
+
+fn xattr(any_of: Option<&[&str]>, negated: bool) -> Condition {
+    let any_of = any_of.map(|values| values.iter().map(|&value| value.to_owned()).collect());
+    Condition::Xattr { name: "user.keep".to_owned(), any_of, negated }
+}
+
+/// An age without hysteresis.
+fn aged(of: TimeField, is: Comparison, secs: u64) -> Condition {
+    Condition::Age { of, is, value: Duration::from_secs(secs), hysteresis: Duration::ZERO }
+}
+
+/// Space without hysteresis.
+fn space(branch: &str, of: SpaceField, is: Comparison, value: Amount) -> Condition {
+    Condition::Space { branch: branch.to_owned(), of, is, value, hysteresis: Amount::MilliPercent(0) }
 }
 
 fn not(conditions: Vec<Condition>) -> Condition {
@@ -157,4 +176,10 @@ fn choice(rules: &Rules, facts: &FileFacts<'_>, branches: &[BranchView], residen
 
 fn entry<'a>(rules: &'a Rules, facts: &FileFacts<'_>, branches: &[BranchView]) -> &'a str {
     &rules.entries()[rules.decide(facts, branches, None, &Empty).entry.index()].name
+}
+
+/// Whether a rule with this condition decides.
+fn holds(condition: Condition, facts: &FileFacts<'_>, branches: &[BranchView]) -> bool {
+    let rules = compile(vec![when("rule", vec![condition], to(&["flash"]))], &["disk"]);
+    entry(&rules, facts, branches) == "rule"
 }

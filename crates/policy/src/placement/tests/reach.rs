@@ -1,9 +1,6 @@
 //! Rules that can never match are found, and only those.
 
-use umbrella_units::Amount;
-
 use super::*;
-use crate::placement::spec::{SpaceField, TimeField};
 use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
 
 fn unreachable(rules: Vec<RuleSpec>) -> Vec<(String, String)> {
@@ -44,13 +41,7 @@ fn age(is: Comparison, secs: u64, hysteresis: u64) -> Condition {
 }
 
 fn free_space(is: Comparison, value: Amount) -> Condition {
-    Condition::Space {
-        branch: "flash".to_owned(),
-        of: SpaceField::Free,
-        is,
-        value,
-        hysteresis: Amount::MilliPercent(0),
-    }
+    space("flash", SpaceField::Free, is, value)
 }
 
 fn kinds(any_of: &[FileKind], negated: bool) -> Condition {
@@ -66,10 +57,7 @@ fn not_extension(any_of: &[&str]) -> Condition {
 
 #[test]
 fn a_rule_on_any_birth_hides_nothing_but_its_like() {
-    let born = |is, secs| {
-        let value = Duration::from_secs(secs);
-        Condition::Age { of: TimeField::Btime, is, value, hysteresis: Duration::ZERO }
-    };
+    let born = |is, secs| aged(TimeField::Btime, is, secs);
     // A file whose birth is not known comes past it.
     assert!(!hides(vec![born(GreaterOrEqual, 0)], vec![uid(Equal, 5)]));
     assert!(hides(vec![born(GreaterOrEqual, 0)], vec![born(Greater, 5)]));
@@ -266,21 +254,12 @@ fn a_table_after_a_rule_without_conditions_is_out_of_reach() {
     assert_eq!(named(rules), ["t: /a", "t: /b"]);
 }
 
-fn xattr(any_of: Option<&[&str]>, negated: bool) -> Condition {
-    let any_of = any_of.map(|values| values.iter().map(|&value| value.to_owned()).collect());
-    Condition::Xattr { name: "user.keep".to_owned(), any_of, negated }
-}
-
-fn either(conditions: Vec<Condition>) -> Condition {
-    Condition::Any(conditions)
-}
-
 #[test]
 fn a_rule_is_out_of_reach_when_each_of_its_alternatives_is() {
     let first = || vec![size(Greater, 5)];
-    assert!(hides(first(), vec![either(vec![size(Greater, 6), size(Equal, 9)])]));
-    assert!(!hides(first(), vec![either(vec![size(Greater, 6), uid(Equal, 9)])]));
-    assert!(hides(vec![either(vec![uid(Equal, 1), size(Greater, 5)])], vec![size(Greater, 7)]));
+    assert!(hides(first(), vec![Condition::Any(vec![size(Greater, 6), size(Equal, 9)])]));
+    assert!(!hides(first(), vec![Condition::Any(vec![size(Greater, 6), uid(Equal, 9)])]));
+    assert!(hides(vec![Condition::Any(vec![uid(Equal, 1), size(Greater, 5)])], vec![size(Greater, 7)]));
     assert!(hides(vec![not(vec![size(Greater, 5), uid(Equal, 1)])], vec![uid(Equal, 2)]));
     assert!(!hides(vec![not(vec![size(Greater, 5)])], vec![]), "new files have no size yet");
     assert!(!hides(vec![not(vec![size(Less, 10)])], vec![not(vec![size_with_hysteresis(Less, 10, 5)])]));
@@ -290,11 +269,11 @@ fn a_rule_is_out_of_reach_when_each_of_its_alternatives_is() {
 fn contradictions_under_not_and_any_are_named() {
     let reason = alone(vec![size(Greater, 10), not(vec![size(Greater, 5)])]);
     assert_eq!(reason.as_deref(), Some("no file has size > 10 B and size <= 5 B at once"));
-    let reason = alone(vec![size(Greater, 10), either(vec![size(Less, 5), size(Less, 6)])]);
+    let reason = alone(vec![size(Greater, 10), Condition::Any(vec![size(Less, 5), size(Less, 6)])]);
     let expected = "no file has size > 10 B and size < 5 B at once, and no file has size > 10 B and size < 6 B at once";
     assert_eq!(reason.as_deref(), Some(expected));
-    assert!(alone(vec![size(Greater, 10), either(vec![size(Less, 5), uid(Less, 6)])]).is_none());
-    assert_eq!(alone(vec![either(vec![])]).as_deref(), Some("its `any` has no alternative"));
+    assert!(alone(vec![size(Greater, 10), Condition::Any(vec![size(Less, 5), uid(Less, 6)])]).is_none());
+    assert_eq!(alone(vec![Condition::Any(vec![])]).as_deref(), Some("its `any` has no alternative"));
 }
 
 #[test]

@@ -25,20 +25,19 @@ impl DirtyIndex {
     ///
     /// Cost: O(pages log pages).
     pub fn known(&self, now: Nanos) -> Vec<IndexedPage> {
-        let mut known: Vec<IndexedPage> = self.pages.used().map(|slot| self.known_at(slot, now)).collect();
+        let known_at = |slot| {
+            let entry = self.pages.get(slot);
+            IndexedPage {
+                page: self.key(slot),
+                block: entry.block(),
+                age: entry.age(now),
+                writes: entry.writes(),
+                active: entry.is_active(),
+            }
+        };
+        let mut known: Vec<IndexedPage> = self.pages.used().map(known_at).collect();
         known.sort_unstable_by_key(|known| (std::cmp::Reverse(known.age), known.page));
         known
-    }
-
-    fn known_at(&self, slot: u32, now: Nanos) -> IndexedPage {
-        let entry = self.pages.get(slot);
-        IndexedPage {
-            page: self.key(slot),
-            block: entry.block(),
-            age: entry.age(now),
-            writes: entry.writes(),
-            active: entry.is_active(),
-        }
     }
 
     /// How many pages of a file are dirty.

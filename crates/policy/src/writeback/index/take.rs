@@ -194,11 +194,6 @@ impl DirtyIndex {
         self.files.send_back(file);
     }
 
-    /// Takes at most `most` pages of a file, in index order. Needs [`super::Needs::files`].
-    pub fn take_from_file(&mut self, file: FileId, most: Pages, out: &mut Vec<DirtyPage>) {
-        self.take_from_page(file, PageIndex(0), most, out);
-    }
-
     /// Whether the file has a dirty page at `from` or behind it. Needs [`super::Needs::files`].
     pub fn is_dirty_from(&self, file: FileId, from: PageIndex) -> bool {
         self.files.find(file).is_some_and(|slot| matches!(self.files.tail(slot, from), Tail::Run(_)))

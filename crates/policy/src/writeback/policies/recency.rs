@@ -15,14 +15,18 @@ pub(in super::super) const INFO: PolicyInfo = PolicyInfo {
     params: &[],
     offline: false,
     keeps: "inactive pages in order of use",
-    build: |_| Box::new(LeastRecent),
+    build: |_| Box::new(OldestFirst { recency: Recency::Uses, inactive_only: true }),
 };
 
-struct LeastRecent;
+/// The oldest page first; shared with `lrw`.
+pub(super) struct OldestFirst {
+    pub(super) recency: Recency,
+    pub(super) inactive_only: bool,
+}
 
-impl Policy for LeastRecent {
+impl Policy for OldestFirst {
     fn needs(&self) -> Needs {
-        Needs { inactive_only: true, recency: Some(Recency::Uses), ..Needs::default() }
+        Needs { inactive_only: self.inactive_only, recency: Some(self.recency), ..Needs::default() }
     }
 
     fn select(&mut self, _now: Nanos, want: Pages, index: &mut DirtyIndex, out: &mut Vec<DirtyPage>) {

@@ -84,7 +84,7 @@ impl Resume {
                 self.next.insert(file, PageIndex(last.page.index.0 + 1));
             }
         } else {
-            index.take_from_file(file, most, out);
+            index.take_from_page(file, PageIndex(0), most, out);
         }
         self.last = Some(file);
         if self.requeue && !self.sorted {

@@ -1,11 +1,9 @@
 //! Conditions as they are written, evaluated the obvious way: yes, no or unknown, from the top down.
 
 use proptest::prelude::*;
-use umbrella_units::Amount;
 
 use super::GROUPS;
 use crate::placement::glob::naive::{self, Part};
-use crate::placement::spec::{SpaceField, TimeField};
 use crate::placement::tests::*;
 
 /// A branch, or the online members of a group together, by name.

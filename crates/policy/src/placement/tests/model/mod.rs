@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::placement::glob::naive;
-use crate::placement::spec::{Narrow, Spread, SpreadOrder, TimeField, TogetherFull};
+use crate::placement::spec::{Narrow, Spread, SpreadOrder, TogetherFull};
 use conditions::{holds, kinds};
 
 /// A pattern of the name table: its parts, and its text in the rules.
