@@ -62,6 +62,11 @@ impl InspectedCopy {
         acls && (own.perm, own.uid, own.gid) == (wanted.perm, wanted.uid, wanted.gid)
     }
 
+    /// Whether this copy may lack a change that the other has: the pool had not met it then.
+    pub(crate) fn may_lack(&self, other: &InspectedCopy) -> bool {
+        self.note.at < other.note.at && other.note.owed.contains(&CopyId::unmet(self.id().branch))
+    }
+
     /// Whether new entries in this copy inherit the same rights as those of a directory with the rights `wanted`.
     pub(crate) fn inherits_as(&self, wanted: &ShownRights) -> bool {
         let (own, abilities) = (self.rights(), &self.at.online.abilities);
