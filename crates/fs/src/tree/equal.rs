@@ -248,6 +248,10 @@ impl Tree {
                 relocate::kept_of(all, abilities) == relocate::kept_of(&seen.attributes, abilities)
             };
             if is_so {
+                // Else a change that is made on its branch from now on would be taken for the missed one, and undone.
+                if seen.note_carried_over(newest) {
+                    carried.push(seen.id());
+                }
                 continue;
             }
             if seen.apply_attributes(wanted, cache) {

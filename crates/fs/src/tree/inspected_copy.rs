@@ -110,6 +110,12 @@ impl InspectedCopy {
         false
     }
 
+    /// Notes that it has the change of this time, as it is. Returns false if that could not be noted.
+    pub(crate) fn note_carried_over(&self, at: ChangedAt) -> bool {
+        let (dir, note) = (Arc::clone(&self.at.fd), ChangeNote { at, owed: self.note.owed.clone() });
+        self.can_follow() && guarded(&self.at, move || relocate::note_change(dir.as_fd(), &note)).is_ok()
+    }
+
     pub(crate) fn described(&self) -> String {
         let acl =
             if self.attributes.iter().any(|(name, _)| name == ACCESS || name == DEFAULT) { " with an ACL" } else { "" };
