@@ -244,7 +244,8 @@ impl<'a> EqualiseWalk<'a> {
         let _attributes = dir.attributes.lock();
         let Some(plan) = admin.plan(node, dir, self.like)? else { return Ok(None) };
         let copies = admin.tree.known_copies(node, dir)?;
-        let done = admin.tree.change_copies(node, &copies, Some(&plan.wanted), cache, |copy| {
+        let away = admin.tree.copies_without_rights(node, dir);
+        let done = admin.tree.change_copies(node, (&copies, &away), Some(&plan.wanted), cache, |copy| {
             if copy.branch.settings().read_only { Err(OpError::Sys(Errno::ROFS)) } else { Ok(()) }
         });
         let inspected = admin.tree.inspect_copies(node, dir)?;

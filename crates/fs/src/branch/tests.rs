@@ -9,10 +9,12 @@ use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use umbrella_units::{Amount, BranchId, ByteSize};
+use uuid::Uuid;
 
 use super::beneath::{open_beneath, parent_beneath};
 use super::identity::Marker;
 use super::prober::Hook;
+use super::state::Remembered;
 use super::*;
 use crate::ground::workers::CALLS;
 

@@ -64,12 +64,20 @@ pub struct CopyId {
     pub ino: u64,
 }
 
+impl CopyId {
+    /// Of a directory that is not the root: a copy that a branch may have, and that the pool has not met. No inode has
+    /// this number.
+    pub(crate) const fn unmet(branch: u128) -> CopyId {
+        CopyId { branch, ino: 0 }
+    }
+}
+
 /// What is noted on a copy that changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ChangeNote {
     /// When.
     pub at: ChangedAt,
-    /// Copies that lack the change.
+    /// Copies that lack the change, and unmet ones that may lack it.
     pub lagging: Vec<CopyId>,
 }
 

@@ -7,6 +7,18 @@
 //! - A copy missed it while its branch was away, or could not follow. The others have a note of it that names the copy.
 //! - A kill interrupted it. The copies have a mark that holds all of it.
 //!
+//! A branch that was away from the mount on may bring a directory that the pool has not met. Whether it was a copy of
+//! the changed one, nobody knows:
+//!
+//! - A directory that was made or renamed meanwhile may have its name by chance, and the same owner and mode.
+//! - Somebody may have made or renamed it, or a directory above it, where the disk was. Its own times do not show the
+//!   latter, and the clock there may be wrong.
+//!
+//! So such a directory is not changed. The note of a change of rights names it as unmet ([`CopyId::unmet`]). Until a
+//! change through the pool reaches it, what all copies allow is shown, whatever the rule: neither what the change took
+//! away comes back, nor is what the disk denies given away. A kill after the note and before its change does the same.
+//! A note has one entry for each branch that was away.
+//!
 //! All copies are compared before the first use of the directory, and again before its first use after a branch came or
 //! went ([`Tree::compare_once`]). A look that finds another mode, owner or change time than then has them compared as
 //! well ([`Tree::recheck`]).
@@ -236,6 +248,10 @@ impl Tree {
                 relocate::kept_of(all, abilities) == relocate::kept_of(&seen.attributes, abilities)
             };
             if is_so {
+                // Else a change that is made on its branch from now on would be taken for the missed one, and undone.
+                if seen.note_carried_over(newest) {
+                    carried.push(seen.id());
+                }
                 continue;
             }
             if seen.apply_attributes(wanted, cache) {
@@ -244,7 +260,7 @@ impl Tree {
                 late.branches.push(seen.at.id());
             }
         }
-        self.remove_carried(node, &models, &carried);
+        self.clear_lagging(node, models, &carried);
         late.changed |= !carried.is_empty();
         reread(inspected, &carried);
         late
@@ -309,9 +325,16 @@ impl Tree {
     }
 
     /// The copies that got a change are named no longer, because another directory may get the inode.
-    fn remove_carried(&self, node: &Arc<Node>, models: &[&InspectedCopy], carried: &[CopyId]) {
-        let named = |lagging: &CopyId| carried.iter().any(|copy| names(node, &[*lagging], *copy));
-        for seen in models.iter().filter(|seen| seen.note.lagging.iter().any(named)) {
+    pub(crate) fn clear_lagging<'f>(
+        &self,
+        node: &Arc<Node>,
+        models: impl IntoIterator<Item = &'f InspectedCopy>,
+        carried: &[CopyId],
+    ) {
+        let named = |lagging: &CopyId| {
+            carried.iter().any(|copy| names(node, &[*lagging], *copy) || *lagging == CopyId::unmet(copy.branch))
+        };
+        for seen in models.into_iter().filter(|seen| seen.note.lagging.iter().any(named)) {
             let mut note = seen.note.clone();
             note.lagging.retain(|lagging| !named(lagging));
             let dir = Arc::clone(&seen.at.fd);
@@ -348,7 +371,8 @@ impl Tree {
     /// The rights that users see of these copies.
     fn rule(&self, counted: &[&InspectedCopy]) -> ShownRights {
         let rights = |inspected: &[&InspectedCopy]| inspected.iter().map(|seen| seen.rights()).collect::<Vec<Rights>>();
-        if self.context.settings().directories == DirectoryRule::First {
+        let first_decides = counted.first().is_none_or(|first| !counted.iter().any(|other| first.may_lack(other)));
+        if self.context.settings().directories == DirectoryRule::First && first_decides {
             return shown(&rights(counted.get(..1).unwrap_or_default()));
         }
         let (mut full, without_acls): (Vec<&InspectedCopy>, Vec<&InspectedCopy>) =

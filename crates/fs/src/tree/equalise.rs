@@ -7,7 +7,8 @@
 //! 2. if a branch is away, a note of the change on every copy, which names the copies that lack it;
 //! 3. a mark on every copy that says all of it: a kill from here on leaves a change that the next mount finishes;
 //! 4. copy by copy the change, and where copies differ all that is shown;
-//! 5. the marks go. Copies that could not follow are noted on the others.
+//! 5. the marks go. Copies that could not follow are noted on the others, and notes of unmet copies go, which have
+//!    the change now.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -46,7 +47,8 @@ impl Tree {
             _ => None,
         };
         copies.iter().for_each(|copy| dir.changes.note(copy));
-        self.change_copies(node, &copies, wanted.as_ref(), cache, call)?;
+        let away = if change.is_some() { self.copies_without_rights(node, dir) } else { self.copies_away(node, dir) };
+        self.change_copies(node, (&copies, &away), wanted.as_ref(), cache, call)?;
         if change.is_some() && wanted.is_none() {
             // What a kill left half done is over: the copies that are away now get this change.
             unmark(&copies);
@@ -66,11 +68,12 @@ impl Tree {
         outcome(done.into_iter())
     }
 
-    /// The caller holds the lock on the directory's attributes. `wanted`: what all copies are to have.
+    /// The caller holds the lock on the directory's attributes. `copies`: those that change, and those that are away and
+    /// do not get the change now. `wanted`: what all copies are to have.
     pub(crate) fn change_copies(
         &self,
         node: &Arc<Node>,
-        copies: &DirCopies,
+        (copies, away): (&DirCopies, &[CopyId]),
         wanted: Option<&Rights>,
         cache: KernelCache,
         call: impl Fn(&FileAt) -> OpResult<()>,
@@ -86,9 +89,8 @@ impl Tree {
         // First: a note without its change is no harm, a change without its note would not hold against a copy that
         // comes back.
         let noted = self.is_any_branch_away();
-        let away = self.copies_away(node, dir);
         if noted {
-            note_change(copies, &away)?;
+            note_change(copies, away)?;
         }
         let divergence = dir.state.read().divergence.is_some();
         if let Some(rights) = wanted {
@@ -124,10 +126,13 @@ impl Tree {
         }
         let (changed, failed): (Vec<_>, Vec<_>) = copies.iter().zip(&done).partition(|(_, done)| done.is_ok());
         if !changed.is_empty() && !failed.is_empty() {
-            let lagging = failed.iter().map(|(copy, _)| copy_id(dir, copy)).chain(away);
+            let lagging = failed.iter().map(|(copy, _)| copy_id(dir, copy)).chain(away.iter().copied());
             let changed: Vec<DirAt> = changed.iter().map(|(copy, _)| (*copy).clone()).collect();
             // Where it cannot be noted, what all copies allow is shown.
             let _not_noted = note_change(&changed, &lagging.collect::<Vec<_>>());
+        } else if !noted && node.id != NodeId::ROOT {
+            let met: Vec<CopyId> = changed.iter().map(|(copy, _)| CopyId::unmet(copy_id(dir, copy).branch)).collect();
+            self.clear_lagging(node, &before, &met);
         }
         if divergence || !failed.is_empty() {
             self.compare_later(node, dir);
@@ -144,18 +149,34 @@ impl Tree {
         Ok(InspectedCopy::of(keeping_all.ok_or(OpError::Offline)?.clone())?.rights())
     }
 
-    /// Copies that are known and cannot be reached now: of the root, every branch that is away.
-    fn copies_away(&self, node: &Arc<Node>, dir: &Dir) -> Vec<CopyId> {
+    /// Copies that do not get a change of rights now: besides [`Tree::copies_away`] one on each other branch that is
+    /// away. Whether there is one, only its return shows.
+    pub(crate) fn copies_without_rights(&self, node: &Arc<Node>, dir: &Dir) -> Vec<CopyId> {
+        let mut copies = self.copies_away(node, dir);
+        let is_known = |branch: &u128| copies.iter().any(|copy| copy.branch == *branch);
+        let away = self.branches_away().into_iter().map(|(_, branch)| branch);
+        let unmet: Vec<u128> = away.filter(|branch| !is_known(branch)).collect();
+        copies.extend(unmet.into_iter().map(CopyId::unmet));
+        copies
+    }
+
+    /// Branches that are away, with their identities.
+    fn branches_away(&self) -> Vec<(BranchId, u128)> {
         let identity = |name: &str| self.context.state.branch(name).map(|known| known.uuid.to_u128_le());
         let branches = self.branches.list.load();
         let away = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
+        away.filter_map(|branch| Some((branch.id, identity(&branch.spec.name)?))).collect()
+    }
+
+    /// Copies that are known and cannot be reached now: of the root, every branch that is away.
+    fn copies_away(&self, node: &Arc<Node>, dir: &Dir) -> Vec<CopyId> {
         let known = dir.state.read().copies.clone();
         let ino = |id| known.iter().find(|copy| copy.branch == id).map(|copy| copy.backing.ino);
-        let copy = |branch: &Arc<crate::branch::Branch>| {
-            let ino = if node.id == NodeId::ROOT { 0 } else { ino(branch.id)? };
-            Some(CopyId { branch: identity(&branch.spec.name)?, ino })
+        let copy = |(id, branch)| {
+            let ino = if node.id == NodeId::ROOT { 0 } else { ino(id)? };
+            Some(CopyId { branch, ino })
         };
-        let mut copies: Vec<CopyId> = away.filter_map(copy).collect();
+        let mut copies: Vec<CopyId> = self.branches_away().into_iter().filter_map(copy).collect();
         let remembered = self.copies_away.lock().get(&node.ino).cloned().unwrap_or_default();
         copies.extend(remembered.into_iter().filter(|_| node.id != NodeId::ROOT));
         copies.sort_unstable();

@@ -62,6 +62,11 @@ impl InspectedCopy {
         acls && (own.perm, own.uid, own.gid) == (wanted.perm, wanted.uid, wanted.gid)
     }
 
+    /// Whether this copy may lack a change that the other has: the pool had not met it then.
+    pub(crate) fn may_lack(&self, other: &InspectedCopy) -> bool {
+        self.note.at < other.note.at && other.note.lagging.contains(&CopyId::unmet(self.id().branch))
+    }
+
     /// Whether new entries in this copy inherit the same rights as those of a directory with the rights `wanted`.
     pub(crate) fn inherits_as(&self, wanted: &ShownRights) -> bool {
         let (own, abilities) = (self.rights(), &self.at.online.abilities);
@@ -112,6 +117,12 @@ impl InspectedCopy {
     /// Whether both have ACLs, and [`InspectedCopy::described`] tells them apart by nothing.
     pub(crate) fn differs_by_acl_only(&self, other: &InspectedCopy) -> bool {
         self.has_acl() && other.has_acl() && mode_and_owner(&self.meta) == mode_and_owner(&other.meta)
+    }
+
+    /// Notes that it has the change of this time, as it is. Returns false if that could not be noted.
+    pub(crate) fn note_carried_over(&self, at: ChangedAt) -> bool {
+        let (dir, note) = (Arc::clone(&self.at.fd), ChangeNote { at, lagging: self.note.lagging.clone() });
+        self.can_follow() && guarded(&self.at, move || relocate::note_change(dir.as_fd(), &note)).is_ok()
     }
 
     pub(crate) fn described(&self) -> String {

@@ -60,6 +60,29 @@ fn a_walk_finds_an_acl_that_was_changed_on_a_branch_before_entries_were_made_the
 }
 
 #[test]
+fn a_mode_that_is_set_on_a_branch_after_its_return_stays_where_nothing_had_to_be_carried_over() {
+    let (a, b, builder) = two_disks();
+    for disk in [&a, &b] {
+        copy(disk, "dir", (0, 0, 0o755));
+    }
+    let mut pool = builder.keys("cache_timeout = \"0s\"").mount();
+    assert_eq!(look(&pool.join("dir")).2, 0o755);
+    a.vanish();
+    eventually("a is away", || !pool.is_online("a"));
+    for mode in [0o700, 0o755] {
+        fs::set_permissions(pool.join("dir"), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    a.mount();
+    eventually("a is back", || pool.is_online("a"));
+    assert_eq!(look(&pool.join("dir")).2, 0o755);
+    set_look(&a.join("dir"), (0, 0, 0o700));
+    for _ in 0..2 {
+        assert_eq!([pool.join("dir"), a.join("dir"), b.join("dir")].map(|at| look(&at).2), [0o700, 0o700, 0o755]);
+        pool.remount();
+    }
+}
+
+#[test]
 fn a_root_counts_while_it_holds_something() {
     let (a, b, builder) = two_disks();
     fs::write(a.join("file"), "").unwrap();

@@ -1,6 +1,7 @@
 //! Directories whose copies differ in owner, mode or ACL: what is shown, and that no disk is changed by it.
 
 mod behind;
+mod unmet;
 
 use std::ffi::OsString;
 use std::fs;
