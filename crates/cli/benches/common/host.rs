@@ -216,8 +216,8 @@ pub(crate) fn unmount(root: &Path) {
     let _ = umount2(root, MntFlags::MNT_DETACH);
 }
 
-/// Where disk images lie: in this folder if one is given, else in memory if so many bytes are free there, else with
-/// other temporary files.
+/// Where disk images lie: in this folder if one is given, else in memory if that has the bytes wanted, else with other
+/// temporary files.
 pub(crate) fn image_folder(given: Option<&Path>, wanted_memory: u64) -> PathBuf {
     match given {
         Some(folder) => folder.to_owned(),

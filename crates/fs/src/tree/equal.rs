@@ -15,9 +15,9 @@
 //!   latter, and the clock there may be wrong.
 //!
 //! So such a directory is not changed. The note of a change of rights names it as unmet ([`CopyId::unmet`]). Until a
-//! change through the pool reaches it, what all copies allow is shown, whatever the rule: neither what the change took
-//! away comes back, nor is what the disk denies given away. A kill after the note and before its change does the same.
-//! A note has one entry for each branch that was away.
+//! change through the pool reaches it, what all copies allow is shown, whatever the rule. What the change took away
+//! does not come back, and what the disk denies stays denied. A kill after the note and before its change does the
+//! same. A note has one entry for each branch that was away.
 //!
 //! All copies are compared before the first use of the directory, and again before its first use after a branch came or
 //! went ([`Tree::compare_once`]). A look that finds another mode, owner or change time than then has them compared as
