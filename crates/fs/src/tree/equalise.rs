@@ -68,8 +68,8 @@ impl Tree {
         outcome(done.into_iter())
     }
 
-    /// The caller holds the lock on the directory's attributes. `copies`: those that change, and those that are away and
-    /// do not get the change now. `wanted`: what all copies are to have.
+    /// The caller holds the lock on the directory's attributes. `copies`: those that change, and those that are
+    /// away and do not get the change now. `wanted`: what all copies are to have.
     pub(crate) fn change_copies(
         &self,
         node: &Arc<Node>,
