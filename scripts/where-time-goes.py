@@ -14,6 +14,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +30,10 @@ TRACED = 0.2
 
 
 def run(*words, **more):
-    return subprocess.run([str(word) for word in words], check=True, capture_output=True, text=True, **more).stdout
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, **more)
+    if done.returncode:
+        sys.exit(f"{' '.join(str(word) for word in words)}: {done.stderr}{done.stdout}")
+    return done.stdout
 
 
 def create(path):
@@ -102,7 +106,7 @@ class Pool:
         config.write_text(
             f'mount = "{self.mount}"\ndefault = ["a"]\ntransport = "{transport}"\n[[branch]]\nname = "a"\npath = "{branch}"\nrequire_mount = false\n'
         )
-        self.environment = {**os.environ, "UMBRELLA_STATE_DIR": str(folder / "state")}
+        self.environment = {**os.environ, "UMBRELLA_STATE_DIR": str(folder / f"state-{branch.name}")}
         words = ["mount", config, "--daemon", "--log", folder / "log"] + (["--trace-requests", trace] if trace else [])
         run(PROGRAM, *words, env=self.environment)
 

@@ -94,7 +94,10 @@ impl EmulatedDisk {
     /// What it has counted so far.
     pub(crate) fn figures(&self) -> Result<Figures> {
         let json = ask(&self.runs_in, "stats", &self.name)?;
-        Ok(Figures(serde_json::from_slice(&json).context("the disk's figures are no numbers")?))
+        let answer: BTreeMap<String, serde_json::Value> =
+            serde_json::from_slice(&json).context("the disk's figures are no JSON object")?;
+        // Not everything in it is a figure.
+        Ok(Figures(answer.into_iter().filter_map(|(name, value)| Some((name, value.as_f64()?))).collect()))
     }
 
     /// Waits until all that was written is on the disk.

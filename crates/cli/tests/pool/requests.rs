@@ -1,6 +1,7 @@
 //! The trace of requests, and what it shows that the kernel asks.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -129,6 +130,11 @@ fn common_operations_send_what_the_page_on_performance_says() {
     assert_eq!(again, [""; 0], "the kernel knows it");
     let read = traced.requests_of(|| assert_eq!(fs::read(path("file")).unwrap(), b"text"));
     assert_eq!(read.iter().filter(|request| *request == "open").count(), 1, "{read:?}");
+    let options = fs::File::options().read(true).write(true).create(true).to_owned();
+    let create = traced.requests_of(|| options.open(path("both")).unwrap().write_all(b"text").unwrap());
+    assert_eq!(create, ["lookup", "create", "getxattr"], "for reading too");
+    let open = traced.requests_of(|| drop(fs::File::open(path("both")).unwrap()));
+    assert_eq!(open, ["open"], "a write changes no rights");
     let rename = traced.requests_of(|| fs::rename(path("file"), path("other")).unwrap());
     assert_eq!(rename, ["lookup", "rename"]);
     let unlink = traced.requests_of(|| fs::remove_file(path("other")).unwrap());

@@ -542,6 +542,45 @@ fn a_store_through_a_mapping_is_seen_in_the_times() {
 }
 
 #[test]
+fn a_store_through_a_mapping_of_a_file_that_was_just_made_is_seen_in_the_times() {
+    const LENGTH: usize = 8192;
+    let grow: [(&str, &dyn Fn(&File, &Path)); 4] = [
+        ("length", &|file, _| file.set_len(LENGTH as u64).unwrap()),
+        ("write", &|file, _| file.write_all_at(&[b'x'; LENGTH], 0).unwrap()),
+        ("room", &|file, _| {
+            rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, LENGTH as u64).unwrap();
+        }),
+        ("copy", &|file, source| {
+            let copied = rustix::fs::copy_file_range(File::open(source).unwrap(), None, file, None, LENGTH);
+            assert_eq!(copied, Ok(LENGTH));
+        }),
+    ];
+    in_both_modes(|two| {
+        for (how, grow) in grow {
+            for looks_before in [true, false] {
+                two.same(&format!("grown by {how}, looked at before: {looks_before}"), |root| {
+                    let (path, source) = (root.join(how), root.join("source"));
+                    fs::write(&source, [b'y'; LENGTH]).unwrap();
+                    let _ = fs::remove_file(&path);
+                    let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+                    let look = || change_times(&fs::metadata(&path).unwrap());
+                    let empty = look();
+                    std::thread::sleep(Duration::from_millis(15));
+                    grow(&file, &source);
+                    let grown = if looks_before { look() } else { empty };
+                    let mut mapping = Mapping::new(&file, LENGTH).unwrap();
+                    std::thread::sleep(Duration::from_millis(15));
+                    mapping.set(5000, 1);
+                    mapping.sync().unwrap();
+                    let stored = look();
+                    [(empty, grown), (grown, stored)].map(|(old, new)| [0, 1].map(|time| old[time] < new[time]))
+                });
+            }
+        }
+    });
+}
+
+#[test]
 fn attributes_of_a_file_that_is_mapped_no_more_are_kept_by_the_kernel_again() {
     const LOOKS: usize = 100;
     let (disk, dir) = (Disk::ext4(64 * MIB), temp_dir("trace"));

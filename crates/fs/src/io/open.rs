@@ -166,6 +166,9 @@ impl Io {
     }
 
     /// Takes in a file that was opened as it was created.
+    ///
+    /// It is empty, so nothing can be stored through a mapping of it before it grows. Whatever makes it grow has the
+    /// kernel drop what depends on its size, or gives it attributes that it may not keep. So it may keep those of now.
     pub(crate) fn add_open(
         &self,
         node: &Arc<Node>,
@@ -177,7 +180,8 @@ impl Io {
         let file = node.file().ok_or(OpError::Stale)?;
         let mut state = file.state.write();
         state.needs_evaluation = true;
-        Ok(self.register(node, &mut state, Descriptor { file: opened, access }, request, meta))
+        let opened = self.register(node, &mut state, Descriptor { file: opened, access }, request, meta);
+        Ok(Opened { cacheable: true, ..opened })
     }
 
     fn register(

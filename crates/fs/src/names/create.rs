@@ -93,11 +93,12 @@ impl Names {
             interned.inspect_err(|_| self.tree.undo_create(&parent, name, &dir, NewEntry::New(FileKind::File)))?;
         self.context.count(Metric::Creates);
         self.staged.add(&node, parent.id, ByteSize(0), wait.as_ref());
+        let attr = self.tree.attr_with(&node, meta);
         let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
         if let Some(made) = node.file() {
             made.state.read().is_bare.store(true, Ordering::Relaxed);
         }
-        Ok((self.tree.attr_with(&node, meta), opened))
+        Ok((attr, opened))
     }
 
     /// Creates and opens a file without a name (`O_TMPFILE`).
@@ -123,8 +124,8 @@ impl Names {
         let node = Node::new_file(self.tree.nodes.next_id(), ino, meta.kind, born, state);
         self.tree.nodes.insert(&node);
         self.tree.nodes.add_backing(backing, &node);
-        let opened = self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?;
-        Ok((self.tree.attr_with(&node, meta), opened))
+        let attr = self.tree.attr_with(&node, meta);
+        Ok((attr, self.io.add_open(&node, file, OFlags::RDWR, request, &meta)?))
     }
 
     /// Makes a directory.
