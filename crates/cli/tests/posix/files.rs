@@ -544,7 +544,8 @@ fn a_store_through_a_mapping_is_seen_in_the_times() {
 #[test]
 fn a_store_through_a_mapping_of_a_file_that_was_just_made_is_seen_in_the_times() {
     const LENGTH: usize = 8192;
-    let grow: [(&str, &dyn Fn(&File, &Path)); 4] = [
+    type Grow = dyn Fn(&File, &Path);
+    let grow: [(&str, &Grow); 4] = [
         ("length", &|file, _| file.set_len(LENGTH as u64).unwrap()),
         ("write", &|file, _| file.write_all_at(&[b'x'; LENGTH], 0).unwrap()),
         ("room", &|file, _| {
