@@ -48,7 +48,7 @@
 //! | a name the caller did not list | nothing | [`RelocateError::OtherLinks`] |
 //! | source cannot be unlinked (immutable, read-only) | nothing | the new names are taken back; if that fails too: [`RelocateError::InDoubt`], and the intent stays |
 //! | the source's branch does not say whether a name is gone, or not durably (it dies in 7-8, or hangs in 7) | for each name an intent to remove it, whole copy | the move has happened ([`Removal::Unsure`]); when the branch is back, what is left of the source goes, whatever users made of the copy |
-//! | a branch hangs before the first unlink | intent, source, maybe the copy | [`Decision::leave`]: the source stays, nothing more is done to it; [`record_abandoned`] says so beside it. Undone when the branch is back, also where users have deleted the source since |
+//! | a branch hangs before the first unlink | intent, source, maybe the copy | [`Decision::abandon`]: the source stays, nothing more is done to it; [`record_abandoned`] says so beside it. Undone when the branch is back, also where users have deleted the source since |
 //! | the target's branch dies in 5-6 | the same | [`RelocateError::InDoubt`], and as above |
 //! | the target's branch comes back, the source's was in use all the time | intent, source, maybe the copy | undone: the source may be open; where both have changed, or another file has the source's name, both stay |
 //! | a branch is missing at the mount | intent | pending until it is there |
