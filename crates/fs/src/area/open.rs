@@ -17,6 +17,7 @@ use umbrella_units::{Amount, BranchId, ByteSize};
 
 use crate::area::{Area, Intake};
 use crate::branch::mounts::{fs_kind, mounted_at};
+use crate::branch::state::StateError;
 use crate::branch::{Branch, StateDir, pool_at};
 use crate::error::Error;
 use crate::ground::advice::advised;
@@ -96,8 +97,9 @@ pub(crate) fn open(
         if !is_ours(&base) {
             mount(&base, spec.size).map_err(failed)?;
             is_mounted_here = true;
-            // Another one than was known: its inode numbers begin anew.
-            forget(state);
+            // Another one than was known: its inode numbers begin anew. One that was elsewhere may come back.
+            let was_here = known.as_ref().is_some_and(|known| known.path == base.join(TREE));
+            if was_here { forget_for_good(state) } else { forget(state) }
         }
     } else {
         make_private(&base).map_err(failed)?;
@@ -216,7 +218,7 @@ pub(crate) fn end(area: &Area, state: &StateDir) {
             tracing::warn!(area = %base.display(), %error, "cannot unmount the staging area");
             return;
         }
-        forget(state);
+        forget_for_good(state);
         // Where it was configured by path, the directory is the user's.
         if area.spec.path.is_none() {
             let _leftover = std::fs::remove_dir(base);
@@ -224,12 +226,22 @@ pub(crate) fn end(area: &Area, state: &StateDir) {
     } else if area.intake == Intake::Nothing {
         // No files are left in it; the caller has checked.
         let _leftover = std::fs::remove_dir_all(base);
-        forget(state);
+        forget_for_good(state);
     }
 }
 
+/// The area may come back.
 fn forget(state: &StateDir) {
-    if let Err(error) = state.forget_area(STAGING) {
+    report(state.forget(STAGING));
+}
+
+/// For an area that was in memory, or has ended: no change waits for it any more.
+fn forget_for_good(state: &StateDir) {
+    report(state.forget_area(STAGING));
+}
+
+fn report(forgotten: Result<(), StateError>) {
+    if let Err(error) = forgotten {
         tracing::warn!(%error, "cannot remove the pool's record of its staging area");
     }
 }
