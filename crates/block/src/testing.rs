@@ -1,5 +1,7 @@
 //! What the tests of several devices share.
 
+use std::time::{Duration, Instant};
+
 use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
@@ -19,6 +21,33 @@ pub(crate) fn read(device: &dyn BlockDevice, start: u64, sectors: u64) -> Vec<u8
     let mut buffer = fill(0xee, sectors);
     device.read(Lba(start), &mut buffer).expect("it can be read");
     buffer
+}
+
+/// A number from the environment.
+pub(crate) fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
+}
+
+/// `UMBRELLA_FUZZ_SEED`, or another one each time.
+pub(crate) fn fuzz_seed() -> u64 {
+    setting("UMBRELLA_FUZZ_SEED").unwrap_or_else(rand::random)
+}
+
+/// A thousandth of `UMBRELLA_FUZZ_ROUNDS`.
+pub(crate) fn fuzz_rounds(default: u64) -> u64 {
+    setting("UMBRELLA_FUZZ_ROUNDS").map_or(default, |rounds| rounds / 1000)
+}
+
+/// How long anything is waited for; longer, and the test has failed.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Waits for something that another thread does.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < TIMEOUT, "it never comes to it that {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// A disk with blocks of 4 KiB: it refuses to read or write less.
@@ -44,6 +73,21 @@ impl BlockDevice for Coarse {
     fn write_zeroes(&self, range: SectorRange, zeroes: Zeroes, durability: Durability) -> Result<(), BlockError> {
         self.geometry().check(range.start, range.bytes().0 as usize)?;
         self.0.write_zeroes(range, zeroes, durability)
+    }
+}
+
+/// Turns over a bit.
+pub(crate) fn flip(device: &dyn BlockDevice, byte: usize) {
+    let (sector, within) = (byte as u64 / SECTOR_BYTES, byte % SECTOR_BYTES as usize);
+    let mut bytes = read(device, sector, 1);
+    bytes[within] ^= 0x10;
+    device.write(Lba(sector), &bytes, Durability::Through).expect("memory takes it");
+}
+
+/// Each state that a power cut can leave, at every moment.
+pub(crate) fn each_crash_state(mut states: CrashStates, mut each: impl FnMut(&CrashState)) {
+    while states.advance().expect("memory does not fail") != Step::End {
+        states.states().for_each(|state| each(&state.expect("memory does not fail")));
     }
 }
 

@@ -109,16 +109,15 @@ impl Medium {
     /// Whether a device holds, everywhere in `range`, what it may.
     pub fn check(&self, recording: &Recording, device: &dyn BlockDevice, range: SectorRange) -> Result<(), CheckError> {
         const AT_ONCE: u64 = 2048;
+        let mut buffers = [(); 2].map(|()| vec![0_u8; (AT_ONCE.min(range.sectors) * SECTOR_BYTES) as usize]);
         let mut at = range.start;
         while at < range.end() {
             let part = SectorRange { start: at, sectors: AT_ONCE.min(range.end().0 - at.0) };
-            let mut found = vec![0; part.bytes().0 as usize];
-            device.read(at, &mut found)?;
-            let mut settled = vec![0; found.len()];
-            self.settled.read(at, &mut settled)?;
-            for (index, (found, settled)) in
-                found.chunks(SECTOR_BYTES as usize).zip(settled.chunks(SECTOR_BYTES as usize)).enumerate()
-            {
+            let [found, settled] = buffers.each_mut().map(|buffer| &mut buffer[..part.bytes().0 as usize]);
+            device.read(at, found)?;
+            self.settled.read(at, settled)?;
+            let sectors = found.chunks(SECTOR_BYTES as usize).zip(settled.chunks(SECTOR_BYTES as usize));
+            for (index, (found, settled)) in sectors.enumerate() {
                 self.check_sector(recording, Lba(at.0 + index as u64), found, settled)?;
             }
             at = part.end();

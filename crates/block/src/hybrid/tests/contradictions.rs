@@ -12,8 +12,7 @@ const DISK: u64 = 1000;
 /// Ten blocks in the log, all flushed, and the log says so.
 fn used() -> Pair {
     let pair = Pair::new(DISK);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     for number in 0..10 {
         let data = fill(number as u8 + 1, BLOCK);
         hybrid.write(Lba(number * BLOCK), &data, Durability::Through).expect("to the log");
@@ -96,8 +95,7 @@ fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
     for (label, change) in CASES {
         let pair = used();
         change(&pair);
-        let flash = read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0);
-        let disk = pair.sleeping_disk.inner.to_bytes();
+        let before = (contents(&pair.flash), contents(&pair.disk));
         let report = check(&pair.disk, &pair.flash);
         let reported = match &report {
             Ok(report) => report.damage.is_some() || !report.perhaps_lost.is_empty(),
@@ -110,8 +108,8 @@ fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
             assert_true(&damaged, label);
         }
         _ = PairRemains::open(pair.disk.clone(), pair.flash.clone());
-        assert!(read(&*pair.flash.device, 0, flash.len() as u64 / SECTOR_BYTES) == flash, "{label}: flash is written");
-        assert!(pair.sleeping_disk.inner.to_bytes() == disk, "{label}: the disk is written");
+        assert!(contents(&pair.flash) == before.0, "{label}: flash is written");
+        assert!(contents(&pair.disk) == before.1, "{label}: the disk is written");
         let opened = pair.try_open(by_hand(Algorithm::Whole));
         assert!(
             opened.as_ref().is_ok_and(|it| !it.perhaps_lost().is_empty()) || opened.is_err(),

@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use super::super::format::{BLOCK, BLOCK_BYTES, FlashSuperblock, Header};
 use super::*;
+use crate::testing::{fuzz_rounds, fuzz_seed};
 
 /// Corruptions of each pair.
 const EACH: u64 = 20;
@@ -16,7 +17,8 @@ const BLOCKS: u64 = 200;
 
 /// A pair that was killed, and what each block may read as: what was flushed last, and what was written since.
 struct Killed {
-    disk: Vec<u8>,
+    pair: Pair,
+    /// The bytes of its flash.
     flash: Vec<u8>,
     allowed: Vec<Vec<u8>>,
 }
@@ -62,8 +64,7 @@ fn killed(seed: u64) -> Killed {
         keep_last(&mut allowed);
     }
     drop(hybrid);
-    let flash = read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG);
-    Killed { disk: pair.sleeping_disk.inner.to_bytes(), flash, allowed }
+    Killed { flash: contents(&pair.flash), pair, allowed }
 }
 
 /// Where something lies, in bytes of its device.
@@ -108,12 +109,6 @@ impl Killed {
             }
         }
         places
-    }
-
-    fn pair(&self) -> Pair {
-        let sleeping_disk = SleepingDisk::new(Memory::from_bytes(self.disk.clone()));
-        let flash = half("flash", Arc::new(Memory::from_bytes(self.flash.clone())));
-        Pair { disk: half("disk", sleeping_disk.clone()), flash, sleeping_disk }
     }
 
     /// Reads all of it; returns the number of refused blocks. A block that is read must be allowed, or reported.
@@ -165,7 +160,7 @@ fn damage(half: &PairHalf, place: &Place, random: &mut StdRng) {
 }
 
 /// Damage that is there when the pair is opened.
-fn outcome_at_opening(killed: &Killed, pair: &Pair, structure: Structure, label: &str) -> Outcome {
+fn outcome_at_opening(killed: &Killed, pair: &Pair<Overlay>, structure: Structure, label: &str) -> Outcome {
     let report = check(&pair.disk, &pair.flash);
     if let Ok(hybrid) = pair.try_open(by_hand(Algorithm::Whole)) {
         let reported = hybrid.perhaps_lost().clone();
@@ -202,7 +197,7 @@ fn outcome_at_opening(killed: &Killed, pair: &Pair, structure: Structure, label:
 }
 
 /// Damage that comes while the pair is open.
-fn outcome_while_open(killed: &Killed, pair: &Pair, hybrid: &Hybrid, label: &str) -> Outcome {
+fn outcome_while_open(killed: &Killed, pair: &Pair<Overlay>, hybrid: &Hybrid, label: &str) -> Outcome {
     let refused = killed.refused(hybrid, &Losses::default(), label);
     hybrid.sleep().expect("it sleeps");
     hybrid.drain().unwrap_or_else(|error| panic!("{label}: {error}"));
@@ -219,10 +214,7 @@ fn outcome_while_open(killed: &Killed, pair: &Pair, hybrid: &Hybrid, label: &str
 /// `UMBRELLA_FUZZ_ROUNDS`: a thousand times as many corruptions.
 #[test]
 fn one_damaged_place_in_a_pair_is_never_wrong_data_in_silence() {
-    let seed: u64 = std::env::var("UMBRELLA_FUZZ_SEED")
-        .map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("a number"));
-    let count =
-        std::env::var("UMBRELLA_FUZZ_ROUNDS").map_or(600, |rounds| rounds.parse::<u64>().expect("a number") / 1000);
+    let (seed, count) = (fuzz_seed(), fuzz_rounds(600));
     println!("seed {seed}");
     let mut table: BTreeMap<(Structure, bool, Outcome), u64> = BTreeMap::new();
     for round in 0..count.div_ceil(EACH) {
@@ -239,7 +231,7 @@ fn one_damaged_place_in_a_pair_is_never_wrong_data_in_silence() {
             let wanted = kinds[number as usize % kinds.len()];
             let of_kind: Vec<&Place> = of(wanted).collect();
             let place = of_kind[random.random_range(0..of_kind.len())];
-            let pair = killed.pair();
+            let pair = killed.pair.copy();
             let half = if wanted == Structure::DiskTag { pair.disk.clone() } else { pair.flash.clone() };
             let is_open = random.random_bool(0.3);
             let label = format!("seed {seed}, round {round}, number {number}: {place:?}, open {is_open}");

@@ -6,41 +6,54 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::record::{Bounds, CrashStates, DeviceNo, Discarded, Journal, Medium, Recorder, Step};
+use crate::testing::setting;
 
 const DISK: u64 = 256;
 const ON_DISK: DeviceNo = DeviceNo(0);
 const ON_FLASH: DeviceNo = DeviceNo(1);
 const HYBRID: DeviceNo = DeviceNo(2);
 
-type Wrapped = Recorder<Memory>;
-
 /// What both halves and the hybrid disk did, all in one order.
 struct Scene {
     journal: Arc<Journal>,
-    sleeping_disk: Arc<SleepingDisk<Wrapped>>,
-    disk: PairHalf,
-    flash: PairHalf,
+    pair: Pair<Recorder<Overlay>>,
     initial: [Arc<dyn BlockDevice>; 2],
 }
 
 impl Scene {
-    fn new(disk: &Memory, flash: &Memory) -> Scene {
-        let copy = |memory: &Memory| Memory::from_bytes(memory.to_bytes());
+    /// Begins with what the halves hold, which must not change any more.
+    fn new(disk: Arc<dyn BlockDevice>, flash: Arc<dyn BlockDevice>) -> Scene {
         let journal = Journal::new();
-        let sleeping_disk = SleepingDisk::new(Recorder::new(copy(disk), ON_DISK, Arc::clone(&journal)));
-        let flash_recorder = Recorder::new(copy(flash), ON_FLASH, Arc::clone(&journal));
-        Scene {
-            journal,
-            disk: half("disk", sleeping_disk.clone()),
-            flash: half("flash", Arc::new(flash_recorder)),
-            sleeping_disk,
-            initial: [Arc::new(copy(disk)), Arc::new(copy(flash))],
-        }
+        let recorded = |device: &Arc<dyn BlockDevice>, number| {
+            Recorder::new(Overlay::new(Arc::clone(device)), number, Arc::clone(&journal))
+        };
+        let pair = Pair::of(recorded(&disk, ON_DISK), Arc::new(recorded(&flash, ON_FLASH)));
+        Scene { pair, journal, initial: [disk, flash] }
+    }
+
+    /// With a new pair.
+    fn fresh() -> Scene {
+        let Pair { disk, flash, .. } = Pair::new(DISK);
+        Scene::new(disk.device, flash.device)
+    }
+
+    /// With what a power cut left.
+    fn after(devices: &[Overlay]) -> Scene {
+        let [disk, flash] = devices else { panic!("two halves") };
+        Scene::new(Arc::new(disk.fork()), Arc::new(flash.fork()))
     }
 
     fn open(&self, algorithm: Algorithm) -> Hybrid {
-        Hybrid::open(self.disk.clone(), self.flash.clone(), self.sleeping_disk.clone(), by_hand(algorithm), None)
-            .expect("it can be opened")
+        self.pair.open(by_hand(algorithm))
+    }
+
+    fn recorded(&self, hybrid: Hybrid) -> Recorder<Hybrid> {
+        Recorder::new(hybrid, HYBRID, Arc::clone(&self.journal))
+    }
+
+    fn states(&self, bounds: Bounds) -> CrashStates {
+        let halves = [ON_DISK, ON_FLASH].into_iter().zip(self.initial.iter().cloned());
+        CrashStates::new(self.journal.recording(), halves, bounds)
     }
 }
 
@@ -49,11 +62,9 @@ fn whole() -> SectorRange {
 }
 
 /// Opens what a power cut left, without a trace.
-fn reopen(devices: &[crate::record::Overlay]) -> Result<Hybrid, HybridError> {
+fn reopen(devices: &[Overlay]) -> Result<Hybrid, HybridError> {
     let [disk, flash] = devices else { panic!("two halves") };
-    let sleeping_disk = SleepingDisk::new(disk.fork());
-    let flash = half("flash", Arc::new(flash.fork()));
-    Hybrid::open(half("disk", sleeping_disk.clone()), flash, sleeping_disk, by_hand(Algorithm::Whole), None)
+    Pair::of(disk.fork(), Arc::new(flash.fork())).try_open(by_hand(Algorithm::Whole))
 }
 
 /// Random work on a recorded pair. Small, so that few changes are in question at once.
@@ -77,24 +88,15 @@ fn work(hybrid: &Recorder<Hybrid>, random: &mut StdRng, operations: u32) {
 }
 
 /// Checks all states of the scene; returns how many there were. What the hybrid disk held before is `before`.
-fn check_states(scene: &Scene, before: &Memory, bounds: Bounds, label: &str) -> usize {
+fn check_states(scene: &Scene, before: Memory, bounds: Bounds, label: &str) -> usize {
     let recording = scene.journal.recording();
-    let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
-    let states = CrashStates::new(recording.clone(), halves, bounds);
-    let before = Arc::new(Memory::from_bytes(before.to_bytes()));
-    let expected = Medium::new(HYBRID, before, Discarded::Kept);
-    check_crash_states(&recording, states, expected, |state, expected| {
+    let expected = Medium::new(HYBRID, Arc::new(before), Discarded::Kept);
+    check_crash_states(&recording, scene.states(bounds), expected, |state, expected| {
         let hybrid = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
         if let Err(error) = expected.check(&recording, &hybrid, whole()) {
             panic!("{label}: {state}: {error}");
         }
     })
-}
-
-fn fresh() -> (Memory, Memory) {
-    let pair = Pair::new(DISK);
-    let copy = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
-    (copy(&pair.disk), copy(&pair.flash))
 }
 
 fn bounds(seed: u64) -> Bounds {
@@ -106,12 +108,11 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
     let seeds = u64::from(ProptestConfig::default().cases / 32).max(1);
     let mut states = 0;
     for seed in 0..seeds {
-        let (disk, flash) = fresh();
-        let scene = Scene::new(&disk, &flash);
-        let hybrid = Recorder::new(scene.open(Algorithm::ALL[seed as usize % 5]), HYBRID, Arc::clone(&scene.journal));
+        let scene = Scene::fresh();
+        let hybrid = scene.recorded(scene.open(Algorithm::ALL[seed as usize % 5]));
         work(&hybrid, &mut StdRng::seed_from_u64(seed), 60);
         drop(hybrid);
-        states += check_states(&scene, &Memory::new(sectors(DISK)), bounds(seed), &format!("seed {seed}"));
+        states += check_states(&scene, Memory::new(sectors(DISK)), bounds(seed), &format!("seed {seed}"));
     }
     println!("{states} states of {seeds} seeds");
     assert!(states >= 1500 * seeds as usize, "{states} states: the work leaves too little in question");
@@ -119,18 +120,14 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
 
 /// Flips a bit of a record of the log. `None` if there is only the last header of all, which looks like one that was
 /// cut off.
-fn flip_a_bit(flash: &crate::record::Overlay, random: &mut StdRng) -> Option<()> {
+fn flip_a_bit(flash: &Overlay, random: &mut StdRng) -> Option<()> {
     let read_block = |number: u64| read(flash, LOG_START.0 + number * format::BLOCK, format::BLOCK);
-    let headers: Vec<u64> =
-        (0..LEAST_LOG / format::BLOCK).filter(|number| format::Header::decode(&read_block(*number)).is_ok()).collect();
-    let newest = headers.iter().max_by_key(|number| {
-        let header = format::Header::decode(&read_block(**number)).expect("it is one");
-        (header.epoch, header.sequence)
-    })?;
-    let chosen = *headers.get(random.random_range(0..headers.len()))?;
-    let header = format::Header::decode(&read_block(chosen)).expect("it is one");
+    let header = |number: u64| Some((number, format::Header::decode(&read_block(number)).ok()?));
+    let headers: Vec<_> = (0..LEAST_LOG / format::BLOCK).filter_map(header).collect();
+    let newest = headers.iter().max_by_key(|(_, header)| (header.epoch, header.sequence))?.0;
+    let (chosen, header) = &headers[random.random_range(0..headers.len())];
     let block = chosen + random.random_range(0..header.sectors() / format::BLOCK);
-    if block == *newest {
+    if block == newest {
         return None;
     }
     let mut bytes = read_block(block);
@@ -142,41 +139,35 @@ fn flip_a_bit(flash: &crate::record::Overlay, random: &mut StdRng) -> Option<()>
 /// `UMBRELLA_CRASH_STATES`: how many states are tried at least (default: 5,000).
 #[test]
 fn a_power_cut_and_one_damaged_bit_lose_nothing_that_was_flushed_in_silence() {
-    let wanted = std::env::var("UMBRELLA_CRASH_STATES").map_or(5000, |states| states.parse().expect("a number"));
+    let wanted = setting("UMBRELLA_CRASH_STATES").unwrap_or(5000);
     let (mut tried, mut refused, mut reported, mut seed) = (0_u64, 0, 0, 3000);
     while tried < wanted {
         seed += 1;
-        let (disk, flash) = fresh();
-        let scene = Scene::new(&disk, &flash);
-        let hybrid = Recorder::new(scene.open(Algorithm::ALL[seed as usize % 5]), HYBRID, Arc::clone(&scene.journal));
+        let scene = Scene::fresh();
+        let hybrid = scene.recorded(scene.open(Algorithm::ALL[seed as usize % 5]));
         let mut random = StdRng::seed_from_u64(seed);
         work(&hybrid, &mut random, 40);
         drop(hybrid);
         let recording = scene.journal.recording();
-        let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
-        let mut states = CrashStates::new(recording.clone(), halves, bounds(seed));
         let mut expected = Medium::new(HYBRID, Arc::new(Memory::new(sectors(DISK))), Discarded::Kept);
-        while states.advance().expect("memory does not fail") != Step::End {
-            expected.advance(&recording, states.cut()).expect("memory does not fail");
-            for state in states.states() {
-                let state = state.expect("memory does not fail");
-                let devices = [state.devices[0].fork(), state.devices[1].fork()];
-                if flip_a_bit(&devices[1], &mut random).is_none() {
-                    continue;
-                }
-                tried += 1;
-                match reopen(&devices) {
-                    Ok(hybrid) if hybrid.perhaps_lost().is_empty() => {
-                        if let Err(error) = expected.check(&recording, &hybrid, whole()) {
-                            panic!("seed {seed}: {state}, and a bit: {error}");
-                        }
-                    }
-                    Ok(_) => reported += 1,
-                    Err(HybridError::Corrupt { .. }) => refused += 1,
-                    Err(error) => panic!("seed {seed}: {state}, and a bit: {error}"),
-                }
+        each_crash_state(scene.states(bounds(seed)), |state| {
+            expected.advance(&recording, state.cut).expect("memory does not fail");
+            let devices = [state.devices[0].fork(), state.devices[1].fork()];
+            if flip_a_bit(&devices[1], &mut random).is_none() {
+                return;
             }
-        }
+            tried += 1;
+            match reopen(&devices) {
+                Ok(hybrid) if hybrid.perhaps_lost().is_empty() => {
+                    if let Err(error) = expected.check(&recording, &hybrid, whole()) {
+                        panic!("seed {seed}: {state}, and a bit: {error}");
+                    }
+                }
+                Ok(_) => reported += 1,
+                Err(HybridError::Corrupt { .. }) => refused += 1,
+                Err(error) => panic!("seed {seed}: {state}, and a bit: {error}"),
+            }
+        });
     }
     println!("{tried} states, {refused} refused, {reported} reported");
     assert!(refused > tried / 50 && reported > tried / 500, "{tried} states, {refused} refused, {reported} reported");
@@ -186,14 +177,12 @@ fn a_power_cut_and_one_damaged_bit_lose_nothing_that_was_flushed_in_silence() {
 fn a_power_cut_while_recovering_from_one_changes_nothing() {
     let mut states = 0;
     for seed in 0..8 {
-        let (disk, flash) = fresh();
-        let scene = Scene::new(&disk, &flash);
-        let hybrid = Recorder::new(scene.open(Algorithm::Whole), HYBRID, Arc::clone(&scene.journal));
+        let scene = Scene::fresh();
+        let hybrid = scene.recorded(scene.open(Algorithm::Whole));
         let mut random = StdRng::seed_from_u64(1000 + seed);
         work(&hybrid, &mut random, 40);
         drop(hybrid);
-        let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
-        let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(seed));
+        let mut walk = scene.states(bounds(seed));
         while walk.advance().expect("memory does not fail") != Step::End {
             // One state of a few moments is enough of a beginning: each has many continuations.
             if !random.random_bool(0.03) {
@@ -201,32 +190,17 @@ fn a_power_cut_while_recovering_from_one_changes_nothing() {
             }
             let Some(state) = walk.states().last() else { continue };
             let left = state.expect("memory does not fail").devices;
-            let copy =
-                |overlay: &crate::record::Overlay| Memory::from_bytes(read(overlay, 0, overlay.geometry().capacity.0));
-            let (disk, flash) = (copy(&left[0]), copy(&left[1]));
-            let held = {
-                let hybrid = reopen(&left).expect("it can be opened");
-                Memory::from_bytes(read(&hybrid, 0, DISK))
-            };
-            let second = Scene::new(&disk, &flash);
-            let hybrid = Recorder::new(second.open(Algorithm::Whole), HYBRID, Arc::clone(&second.journal));
+            let held = Memory::from_bytes(read(&reopen(&left).expect("it can be opened"), 0, DISK));
+            let second = Scene::after(&left);
+            let hybrid = second.recorded(second.open(Algorithm::Whole));
             hybrid.inner().sleep().expect("it sleeps");
             work(&hybrid, &mut random, 6);
             drop(hybrid);
-            states += check_states(&second, &held, bounds(seed), &format!("seed {seed}, a second time"));
+            states += check_states(&second, held, bounds(seed), &format!("seed {seed}, a second time"));
         }
     }
     println!("{states} states");
     assert!(states > 100, "{states} states");
-}
-
-/// Turns over a bit of each of these sectors of the log.
-fn flipped(flash: &dyn BlockDevice, sectors_of_log: &[u64]) -> Memory {
-    let mut bytes = read(flash, 0, flash.geometry().capacity.0);
-    for sector in sectors_of_log {
-        bytes[((LOG_START.0 + sector) * SECTOR_BYTES) as usize + 20] ^= 4;
-    }
-    Memory::from_bytes(bytes)
 }
 
 #[test]
@@ -236,8 +210,7 @@ fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
     let damages: [&[u64]; 4] =
         [&[4 * RECORD], &[4 * RECORD, 5 * RECORD], &[4 * RECORD + 8], &[3 * RECORD + 16, 6 * RECORD]];
     for damage in damages {
-        let (disk, flash) = fresh();
-        let scene = Scene::new(&disk, &flash);
+        let scene = Scene::fresh();
         let hybrid = scene.open(Algorithm::Whole);
         hybrid.sleep().expect("it sleeps");
         for number in 0..8 {
@@ -245,35 +218,26 @@ fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
         }
         hybrid.flush().expect("it is flushed");
         drop(hybrid);
-        let disk = Memory::from_bytes(read(&*scene.disk.device, 0, DISK + TAG_SECTORS));
-        let scene = Scene::new(&disk, &flipped(&*scene.flash.device, damage));
+        damage.iter().for_each(|sector| scene.pair.flip(*sector, 20));
+        let scene = Scene::new(scene.pair.disk.device, scene.pair.flash.device);
         let hybrid = scene.open(Algorithm::Whole);
         let (reported, held) = (hybrid.perhaps_lost().clone(), read(&hybrid, 0, DISK));
         assert!(!reported.is_empty(), "{damage:?}");
         drop(hybrid);
-        let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
-        let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(1));
         let (mut finished, mut unfinished) = (0, 0);
-        while walk.advance().expect("memory does not fail") != Step::End {
-            for state in walk.states() {
-                let state = state.expect("memory does not fail");
-                let label =
-                    read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
-                let is_finished = label.epoch == Epoch(3) && label.tag == format::TagState::Written;
-                finished += u64::from(is_finished);
-                let hybrid = reopen(&state.devices).expect("it can be opened");
-                assert_eq!(read(&hybrid, 0, DISK), held, "{damage:?}: {state}");
-                let expected = if is_finished { Losses::default() } else { reported.clone() };
-                assert_eq!(*hybrid.perhaps_lost(), expected, "{damage:?}: {state}");
-                unfinished += usize::from(!is_finished);
-                if !is_finished && unfinished % 40 == 1 {
-                    let copy = |device: &crate::record::Overlay| {
-                        Memory::from_bytes(read(device, 0, device.geometry().capacity.0))
-                    };
-                    cut_off_again(&Scene::new(&copy(&state.devices[0]), &copy(&state.devices[1])), &reported, &held);
-                }
+        each_crash_state(scene.states(bounds(1)), |state| {
+            let label = read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
+            let is_finished = label.epoch == Epoch(3) && label.tag == format::TagState::Written;
+            finished += u64::from(is_finished);
+            let hybrid = reopen(&state.devices).expect("it can be opened");
+            assert_eq!(read(&hybrid, 0, DISK), held, "{damage:?}: {state}");
+            let expected = if is_finished { Losses::default() } else { reported.clone() };
+            assert_eq!(*hybrid.perhaps_lost(), expected, "{damage:?}: {state}");
+            unfinished += usize::from(!is_finished);
+            if !is_finished && unfinished % 40 == 1 {
+                cut_off_again(&Scene::after(&state.devices), &reported, &held);
             }
-        }
+        });
         assert!(finished > 0, "the opening did finish");
         assert!(unfinished > 10, "openings that were cut off were cut off again");
     }
@@ -282,31 +246,24 @@ fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
 /// An opening after one that was cut off, and cut off itself.
 fn cut_off_again(scene: &Scene, reported: &Losses, held: &[u8]) {
     drop(scene.open(Algorithm::Whole));
-    let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
-    let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(2));
-    while walk.advance().expect("memory does not fail") != Step::End {
-        for state in walk.states() {
-            let state = state.expect("memory does not fail");
-            let label = read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
-            let hybrid = reopen(&state.devices).expect("it can be opened");
-            assert_eq!(read(&hybrid, 0, DISK), held, "{state}");
-            if label.unreported > 0 || label.tag != format::TagState::Written || label.epoch == Epoch(2) {
-                assert_eq!(hybrid.perhaps_lost(), reported, "{state}");
-            }
+    each_crash_state(scene.states(bounds(2)), |state| {
+        let label = read_superblock(&half("flash", Arc::new(state.devices[1].fork()))).expect("one copy is whole");
+        let hybrid = reopen(&state.devices).expect("it can be opened");
+        assert_eq!(read(&hybrid, 0, DISK), held, "{state}");
+        if label.unreported > 0 || label.tag != format::TagState::Written || label.epoch == Epoch(2) {
+            assert_eq!(hybrid.perhaps_lost(), reported, "{state}");
         }
-    }
+    });
 }
 
 #[test]
 fn a_power_cut_after_the_program_was_killed_and_started_again_loses_nothing_that_was_flushed() {
     let mut states = 0;
     for seed in 0..6 {
-        let (disk, flash) = fresh();
-        let scene = Scene::new(&disk, &flash);
+        let scene = Scene::fresh();
         let mut random = StdRng::seed_from_u64(2000 + seed);
         for life in 0..3 {
-            let opened = scene.open(Algorithm::ALL[seed as usize % 5]);
-            let hybrid = Recorder::new(opened, HYBRID, Arc::clone(&scene.journal));
+            let hybrid = scene.recorded(scene.open(Algorithm::ALL[seed as usize % 5]));
             // Of what the life before has written, too.
             hybrid.flush().expect("it is flushed");
             work(&hybrid, &mut random, 10);
@@ -319,7 +276,7 @@ fn a_power_cut_after_the_program_was_killed_and_started_again_loses_nothing_that
             let (at, data) = (random.random_range(0..DISK - 5), fill(100 + life as u8, 5));
             hybrid.write(Lba(at), &data, Durability::Cached).expect("to the log, or to the disk");
         }
-        states += check_states(&scene, &Memory::new(sectors(DISK)), bounds(seed), &format!("seed {seed}, killed"));
+        states += check_states(&scene, Memory::new(sectors(DISK)), bounds(seed), &format!("seed {seed}, killed"));
     }
     println!("{states} states");
     assert!(states > 1000, "{states} states");
@@ -327,70 +284,59 @@ fn a_power_cut_after_the_program_was_killed_and_started_again_loses_nothing_that
 
 #[test]
 fn creating_a_pair_is_all_or_nothing() {
-    let scene = Scene::new(&Memory::new(sectors(DISK + TAG_SECTORS)), &flash_of(LEAST_LOG));
-    create(&scene.disk, &scene.flash).expect("it can be made");
-    let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
-    let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(1));
+    let scene = Scene::new(Arc::new(Memory::new(sectors(DISK + TAG_SECTORS))), Arc::new(flash_of(LEAST_LOG)));
+    create(&scene.pair.disk, &scene.pair.flash).expect("it can be made");
     let (mut opened, mut refused) = (0, 0);
-    while walk.advance().expect("memory does not fail") != Step::End {
-        for state in walk.states() {
-            match reopen(&state.expect("memory does not fail").devices) {
-                Ok(hybrid) => {
-                    assert_eq!(read(&hybrid, 0, DISK), fill(0, DISK));
-                    opened += 1;
-                }
-                Err(HybridError::NoSuperblock { .. } | HybridError::NoTag { .. } | HybridError::FlashLost { .. }) => {
-                    refused += 1;
-                }
-                Err(HybridError::Stale { .. }) => panic!("a tag of an epoch without its superblock"),
-                Err(error) => panic!("{error}"),
-            }
+    each_crash_state(scene.states(bounds(1)), |state| match reopen(&state.devices) {
+        Ok(hybrid) => {
+            assert_eq!(read(&hybrid, 0, DISK), fill(0, DISK));
+            opened += 1;
         }
-    }
+        Err(HybridError::NoSuperblock { .. } | HybridError::NoTag { .. } | HybridError::FlashLost { .. }) => {
+            refused += 1;
+        }
+        Err(HybridError::Stale { .. }) => panic!("a tag of an epoch without its superblock"),
+        Err(error) => panic!("{error}"),
+    });
     assert!(opened > 0 && refused > 0);
 }
 
 #[test]
 fn detaching_can_be_interrupted_and_done_again() {
-    let (disk, flash) = fresh();
-    let scene = Scene::new(&disk, &flash);
+    let scene = Scene::fresh();
     let hybrid = scene.open(Algorithm::Whole);
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(7), &fill(7, 9), Durability::Through).expect("to the log");
     let written = scene.journal.now();
     hybrid.dissolve().expect("it can be detached");
-    let halves = [ON_DISK, ON_FLASH].into_iter().zip(scene.initial.iter().cloned());
-    let mut walk = CrashStates::new(scene.journal.recording(), halves, bounds(1));
     let (mut attached, mut apart) = (0, 0);
-    while walk.advance().expect("memory does not fail") != Step::End {
-        if walk.cut() < written {
-            continue;
+    each_crash_state(scene.states(bounds(1)), |state| {
+        if state.cut < written {
+            return;
         }
-        for state in walk.states() {
-            let devices = state.expect("memory does not fail").devices;
-            match reopen(&devices) {
-                Ok(hybrid) => {
-                    assert_eq!(read(&hybrid, 7, 9), fill(7, 9));
-                    hybrid.dissolve().expect("it can be detached");
-                    attached += 1;
-                }
-                Err(HybridError::Detached { .. }) => {
-                    assert_eq!(read(&devices[0], 7, 9), fill(7, 9), "the disk alone has it");
-                    let [disk, flash] = [&devices[0], &devices[1]].map(|device| half("half", Arc::new(device.fork())));
-                    finish_detach(&disk, &flash).expect("it can be finished");
-                    assert_eq!(read(&*disk.device, DISK, TAG_SECTORS), fill(0, TAG_SECTORS));
-                    apart += 1;
-                }
-                Err(error) => panic!("{error}"),
+        let devices = &state.devices;
+        match reopen(devices) {
+            Ok(hybrid) => {
+                assert_eq!(read(&hybrid, 7, 9), fill(7, 9));
+                hybrid.dissolve().expect("it can be detached");
+                attached += 1;
             }
+            Err(HybridError::Detached { .. }) => {
+                assert_eq!(read(&devices[0], 7, 9), fill(7, 9), "the disk alone has it");
+                let [disk, flash] = [&devices[0], &devices[1]].map(|device| half("half", Arc::new(device.fork())));
+                finish_detach(&disk, &flash).expect("it can be finished");
+                assert_eq!(read(&*disk.device, DISK, TAG_SECTORS), fill(0, TAG_SECTORS));
+                apart += 1;
+            }
+            Err(error) => panic!("{error}"),
         }
-    }
+    });
     assert!(attached > 0 && apart > 0);
 }
 
 /// A disk whose next write waits for the test to release it.
 struct Gate {
-    inner: Arc<SleepingDisk<Wrapped>>,
+    inner: Arc<SleepingDisk<Recorder<Overlay>>>,
     closed: AtomicBool,
     waits: AtomicBool,
 }
@@ -410,19 +356,17 @@ impl BlockDevice for Gate {
 #[test]
 fn what_is_replaced_while_it_is_drained_is_not_lost_before_its_replacement_is_durable() {
     for algorithm in Algorithm::ALL {
-        let (disk, flash) = fresh();
-        let scene = Scene::new(&disk, &flash);
+        let scene = Scene::fresh();
         let gate = Arc::new(Gate {
-            inner: scene.sleeping_disk.clone(),
+            inner: scene.pair.sleeping_disk.clone(),
             closed: AtomicBool::new(false),
             waits: AtomicBool::new(false),
         });
         // Buffers of 4 KiB: the last of these writes is planned after the first has been brought to the disk.
         let options = Options { memory: ByteSize(8 << 10), ..by_hand(algorithm) };
-        let hybrid =
-            Hybrid::open(half("disk", gate.clone()), scene.flash.clone(), scene.sleeping_disk.clone(), options, None)
-                .expect("it can be opened");
-        let hybrid = Recorder::new(hybrid, HYBRID, Arc::clone(&scene.journal));
+        let Pair { sleeping_disk, flash, .. } = &scene.pair;
+        let opened = Hybrid::open(half("disk", gate.clone()), flash.clone(), sleeping_disk.clone(), options, None);
+        let hybrid = scene.recorded(opened.expect("it can be opened"));
         hybrid.inner().sleep().expect("it sleeps");
         for number in 0..6 {
             hybrid.write(Lba(30 * number), &fill(number as u8 + 1, 8), Durability::Cached).expect("to the log");
@@ -431,14 +375,12 @@ fn what_is_replaced_while_it_is_drained_is_not_lost_before_its_replacement_is_du
         gate.closed.store(true, Ordering::SeqCst);
         std::thread::scope(|scope| {
             let drain = scope.spawn(|| hybrid.inner().drain().expect("it is drained"));
-            while !gate.waits.load(Ordering::SeqCst) {
-                std::thread::sleep(std::time::Duration::from_millis(1));
-            }
+            until("the drain waits", || gate.waits.load(Ordering::SeqCst));
             hybrid.write(Lba(30 * 5), &fill(99, 8), Durability::Cached).expect("to the log");
             gate.closed.store(false, Ordering::SeqCst);
             drain.join().expect("no panic");
         });
         drop(hybrid);
-        check_states(&scene, &Memory::new(sectors(DISK)), bounds(1), algorithm.name());
+        check_states(&scene, Memory::new(sectors(DISK)), bounds(1), algorithm.name());
     }
 }

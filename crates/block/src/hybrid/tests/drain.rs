@@ -4,23 +4,16 @@ use std::time::{Duration, Instant};
 
 use umbrella_units::Nanos;
 
-use super::under_way::{GatedPair, TIMEOUT, ends, never, starts};
+use super::under_way::{GatedPair, ends, never, starts};
 use super::*;
 use crate::error::Operation;
-use crate::fault::{CallFault, Faulty, Plan, Rule};
-
-fn until(what: &str, reached: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !reached() {
-        assert!(begun.elapsed() < TIMEOUT, "it never comes to it that {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
+use crate::fault::CallFault;
+use crate::testing::TIMEOUT;
 
 /// A log of two writes with 200 sectors of data. Each buffer holds one of them and a part of the other.
 fn two_chunks(gated: &GatedPair, algorithm: Algorithm) -> Hybrid {
     let memory = sectors(256 * algorithm.buffers());
-    let hybrid = gated.open(Options { memory, ..by_hand(algorithm) }, None);
+    let hybrid = gated.pair.open(Options { memory, ..by_hand(algorithm) });
     hybrid.sleep().expect("it sleeps");
     for (start, byte) in [(1000, 1), (3000, 2)] {
         hybrid.write(Lba(start), &fill(byte, 200), Durability::Through).expect("to the log");
@@ -73,7 +66,7 @@ fn with_one_buffer_flash_is_not_read_while_the_disk_is_written() {
 
 /// Asleep, with a little in the log; then a read of something else wakes the disk.
 fn woken_by_a_read(gated: &GatedPair, when: FlushTrigger) -> Hybrid {
-    let hybrid = gated.open(Options { when, ..by_hand(Algorithm::Whole) }, Some(never()));
+    let hybrid = gated.pair.kept(Options { when, ..by_hand(Algorithm::Whole) }, never());
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(1000), &fill(1, 8), Durability::Through).expect("to the log");
     assert_eq!(read(&hybrid, 2000, 8), fill(0, 8));
@@ -106,7 +99,7 @@ fn under_full_a_disk_that_is_woken_to_read_is_not_drained() {
 /// The number of reads that find time between the writes of a drain, each of which takes a moment.
 fn reads_between_writes(share: u8) -> u64 {
     let gated = GatedPair::new();
-    let hybrid = gated.open(Options { drain_share: Percent(share), ..by_hand(Algorithm::Alg1) }, None);
+    let hybrid = gated.pair.open(Options { drain_share: Percent(share), ..by_hand(Algorithm::Alg1) });
     hybrid.sleep().expect("it sleeps");
     let places = [1000, 2000, 3000, 4000];
     for start in places {
@@ -197,12 +190,9 @@ fn no_writer_finds_a_log_full_that_fills_while_it_is_drained() {
     const RECORD: u64 = 264;
     for algorithm in [Algorithm::Alg1, Algorithm::Whole] {
         let slow = Rule::on(Operation::Write, CallFault::Delay(Duration::from_millis(2)));
-        let sleeping_disk =
-            SleepingDisk::new(Faulty::new(Memory::new(sectors(LOG + TAG_SECTORS)), Plan::new(1).rule(slow)));
-        let (disk, flash) = (half("disk", sleeping_disk.clone()), half("flash", Arc::new(flash_of(LOG))));
-        create(&disk, &flash).expect("an empty pair can be made");
-        let options = Options { when: FlushTrigger::Watermark, ..by_hand(algorithm) };
-        let hybrid = Hybrid::open(disk, flash, sleeping_disk, options, Some(never())).expect("the pair can be opened");
+        let disk = Faulty::new(Memory::new(sectors(LOG + TAG_SECTORS)), Plan::new(1).rule(slow));
+        let pair = Pair::created(disk, Arc::new(flash_of(LOG)));
+        let hybrid = pair.kept(Options { when: FlushTrigger::Watermark, ..by_hand(algorithm) }, never());
         hybrid.sleep().expect("it sleeps");
         let (mut full, mut at) = (0, 0);
         // Up to the mark, and twice what is above it.

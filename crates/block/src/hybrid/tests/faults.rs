@@ -2,27 +2,23 @@
 
 use rustix::io::Errno;
 
-use umbrella_policy::flash_cache::MOST_ZEROED_AT_ONCE;
-
-use umbrella_policy::flash_cache::LogSector;
+use umbrella_policy::flash_cache::{LogSector, MOST_ZEROED_AT_ONCE};
 
 use super::super::building::{Building, PendingWrite, WriteData};
 use super::super::format::{BLOCK, Header, MOST_DATA, Marks};
 use super::*;
 use crate::error::Operation;
-use crate::fault::{CallFault, Faulty, Plan, Rule};
+use crate::fault::CallFault;
 
 /// A pair whose halves follow these rules from the first call after they were joined.
-fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<SleepingDisk<Faulty<Memory>>>) {
+fn faulty(disk_rule: Option<Rule>, flash_rule: Option<Rule>) -> (Hybrid, Arc<SleepingDisk<Faulty<Overlay>>>) {
     let pair = Pair::new(4000);
-    let copy = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
-    let plan = |rule: Option<Rule>| rule.map_or(Plan::new(1), |rule| Plan::new(1).rule(rule));
-    let sleeping_disk = SleepingDisk::new(Faulty::new(copy(&pair.disk), plan(disk_rule)));
-    let flash = Arc::new(Faulty::new(copy(&pair.flash), plan(flash_rule)));
-    let (disk, flash) = (half("the disk", sleeping_disk.clone()), half("the flash", flash));
-    let hybrid =
-        Hybrid::open(disk, flash, sleeping_disk.clone(), by_hand(Algorithm::Whole), None).expect("it can be opened");
-    (hybrid, sleeping_disk)
+    let copy = |half: &PairHalf, rule: Option<Rule>| {
+        Faulty::new(copy_of(half), rule.into_iter().fold(Plan::new(1), Plan::rule))
+    };
+    let mut pair = Pair::of(copy(&pair.disk, disk_rule), Arc::new(copy(&pair.flash, flash_rule)));
+    pair.flash.name = "the flash".to_owned();
+    (pair.open(by_hand(Algorithm::Whole)), pair.sleeping_disk)
 }
 
 fn log_only() -> SectorRange {
@@ -136,8 +132,7 @@ fn a_full_log_before_a_failing_disk_is_an_error_and_not_a_hang() {
 fn a_power_cut_is_an_error_for_all_calls_and_opening_again_finds_what_was_flushed() {
     let pair = Pair::new(1000);
     {
-        let hybrid = pair.open(by_hand(Algorithm::Whole));
-        hybrid.sleep().expect("it sleeps");
+        let hybrid = pair.asleep();
         hybrid.write(Lba(0), &fill(1, 8), Durability::Through).expect("to the log");
     }
     assert_eq!(read(&pair.open(by_hand(Algorithm::Whole)), 0, 8), fill(1, 8));
@@ -146,15 +141,12 @@ fn a_power_cut_is_an_error_for_all_calls_and_opening_again_finds_what_was_flushe
 /// Three records, each flushed; then one bit of one of them turns over.
 fn damaged(sector_of_log: u64) -> (Pair, Result<(), HybridError>) {
     let pair = Pair::new(1000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     for number in 0..3 {
         hybrid.write(Lba(100 * number), &fill(number as u8 + 1, 8), Durability::Through).expect("to the log");
     }
     drop(hybrid);
-    let mut sector = read(&*pair.flash.device, LOG_START.0 + sector_of_log, 1);
-    sector[300] ^= 1;
-    pair.flash.device.write(Lba(LOG_START.0 + sector_of_log), &sector, Durability::Cached).expect("memory");
+    pair.flip(sector_of_log, 300);
     let opened = pair.try_open(Options::default()).map(|_| ());
     (pair, opened)
 }
@@ -167,7 +159,7 @@ fn damage_of_what_was_durable_is_refused_and_named() {
         HybridError::Corrupt { sequence: RecordNo(1), range: Some(held), .. } => assert_eq!(held, range(0, 8)),
         other => panic!("{other}"),
     }
-    let report = check(&pair.disk, &pair.flash).expect("it is a pair");
+    let report = pair.checked();
     assert!(report.damage.is_some_and(|damage| damage.contains("sectors 0 to 7")));
     assert_eq!((report.only_in_log, report.losses.at_risk), (vec![range(100, 8), range(200, 8)], vec![range(0, 8)]));
     let (pair, opened) = damaged(16);
@@ -175,7 +167,7 @@ fn damage_of_what_was_durable_is_refused_and_named() {
         matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(2), range: Some(held), .. }) if held == range(100, 8)),
         "its header is damaged, and the next record says what it held"
     );
-    let report = check(&pair.disk, &pair.flash).expect("it is a pair");
+    let report = pair.checked();
     assert_eq!((report.records, report.only_in_log), (2, vec![range(0, 8), range(200, 8)]));
     assert_eq!((report.losses.at_risk, report.losses.unknown_records), (vec![range(100, 8)], 0));
 }
@@ -185,14 +177,13 @@ fn a_header_that_nothing_follows_may_have_been_cut_by_the_end() {
     // Nothing behind it says that it had been durable: it looks like one that was being written.
     let (pair, opened) = damaged(32);
     opened.expect("the other two count");
-    assert_eq!(check(&pair.disk, &pair.flash).expect("it is a pair").records, 2);
+    assert_eq!(pair.checked().records, 2);
 }
 
 #[test]
 fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
     let pair = Pair::new(1000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the log");
     hybrid.close().expect("it can be closed");
     pair.flash.device.write(Lba(LOG_START.0 + 9), &fill(9, 1), Durability::Cached).expect("memory");
@@ -204,8 +195,7 @@ fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
 fn a_disk_that_was_written_to_without_its_flash_is_refused() {
     for asleep in [true, false] {
         let pair = Pair::new(1000);
-        let hybrid = pair.open(by_hand(Algorithm::Whole));
-        hybrid.sleep().expect("it sleeps");
+        let hybrid = pair.asleep();
         hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the log");
         if !asleep {
             hybrid.wake().expect("it wakes");
@@ -240,14 +230,10 @@ fn one_copy_of_each_label_is_enough() {
 fn a_copy_of_a_label_that_cannot_be_read_is_no_worse_than_a_damaged_one() {
     for copy in [0, 8] {
         let pair = Pair::new(1000);
-        let contents = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
-        let broken =
-            |at: u64| Plan::new(1).rule(Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(at, 1)));
-        let sleeping_disk = SleepingDisk::new(Faulty::new(contents(&pair.disk), broken(1000 + copy)));
-        let flash = half("flash", Arc::new(Faulty::new(contents(&pair.flash), broken(copy))));
-        let opened =
-            Hybrid::open(half("disk", sleeping_disk.clone()), flash, sleeping_disk, by_hand(Algorithm::Whole), None);
-        opened.expect("the other copy is enough");
+        let broken = |at: u64| Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(at, 1));
+        let (disk, flash) =
+            (faulty_copy_of(&pair.disk, broken(1000 + copy)), faulty_copy_of(&pair.flash, broken(copy)));
+        Pair::of(disk, Arc::new(flash)).open(by_hand(Algorithm::Whole));
     }
 }
 
@@ -314,17 +300,13 @@ fn while_a_full_log_cannot_be_emptied_what_it_has_nothing_of_goes_to_the_disk() 
 #[test]
 fn a_drain_from_flash_that_fails_altogether_ends_soon_and_loses_nothing() {
     let pair = Pair::new(4000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(0), &fill(1, 2000), Durability::Through).expect("to the log");
     drop(hybrid);
-    let flash = Memory::from_bytes(read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0));
     // The opening reads all of the log first.
     let dead = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(log_only());
-    let dying = Arc::new(Faulty::new(flash, Plan::new(1).rule(dead.from_nth(40))));
-    let flash = half("the flash", dying.clone());
-    let opened = Hybrid::open(pair.disk.clone(), flash, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
-    let hybrid = opened.expect("it can be opened");
+    let dying = Arc::new(faulty_copy_of(&pair.flash, dead.from_nth(40)));
+    let hybrid = pair.with_flash(dying.clone()).open(by_hand(Algorithm::Whole));
     while hybrid.read(Lba(0), &mut fill(0, 8)).is_ok() {}
     let before = dying.counts().reads;
     hybrid.drain().expect_err("the flash fails");
@@ -337,15 +319,9 @@ fn a_drain_from_flash_that_fails_altogether_ends_soon_and_loses_nothing() {
 fn a_stretch_of_flash_that_is_lost_behind_a_crash_is_damage_and_not_the_end_of_the_log() {
     // More than the longest record, as a flash's erase block may be.
     let records = 4 * MOST_DATA / BLOCK;
-    let sleeping_disk = SleepingDisk::new(Memory::new(sectors(4000 + TAG_SECTORS)));
-    let pair = Pair {
-        disk: half("disk", sleeping_disk.clone()),
-        flash: half("flash", Arc::new(flash_of(16 * records + 16))),
-        sleeping_disk,
-    };
-    create(&pair.disk, &pair.flash).expect("an empty pair can be made");
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let flash = flash_of(16 * records + 16);
+    let pair = Pair::created(Memory::new(sectors(4000 + TAG_SECTORS)), Arc::new(flash));
+    let hybrid = pair.asleep();
     for number in 0..records {
         hybrid.write(Lba(number % 400 * 8), &fill(number as u8, 8), Durability::Through).expect("to the log");
     }
@@ -360,33 +336,24 @@ fn a_stretch_of_flash_that_is_lost_behind_a_crash_is_damage_and_not_the_end_of_t
 fn flash_that_cannot_be_read_where_nothing_was_written_keeps_nobody_from_opening() {
     let pair = Pair::new(1000);
     {
-        let hybrid = pair.open(by_hand(Algorithm::Whole));
-        hybrid.sleep().expect("it sleeps");
+        let hybrid = pair.asleep();
         hybrid.write(Lba(0), &fill(1, 8), Durability::Through).expect("to the log");
     }
     let unused = range(LOG_START.0 + 800, 1000);
-    let plan = Plan::new(1).rule(Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(unused));
-    let size = pair.flash.device.geometry().capacity.0;
-    let copy = Memory::new(sectors(size));
-    copy.write(Lba(0), &read(&*pair.flash.device, 0, size), Durability::Through).expect("memory");
-    let flash = half("flash", Arc::new(Faulty::new(copy, plan)));
-    check(&pair.disk, &flash).expect("what counts can be read");
-    let hybrid = Hybrid::open(pair.disk.clone(), flash, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
-        .expect("what counts can be read");
-    assert_eq!(read(&hybrid, 0, 8), fill(1, 8));
+    let broken = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(unused);
+    let pair = pair.with_flash(Arc::new(faulty_copy_of(&pair.flash, broken)));
+    pair.checked();
+    assert_eq!(read(&pair.open(by_hand(Algorithm::Whole)), 0, 8), fill(1, 8));
 }
 
 #[test]
 fn zeroes_are_drained_in_calls_that_others_can_wait_for() {
     let disk = Faulty::new(Memory::new(ByteSize((64 << 20) + 8192)), Plan::new(1));
-    let sleeping_disk = SleepingDisk::new(disk);
-    let (disk, flash) = (half("disk", sleeping_disk.clone()), half("flash", Arc::new(flash_of(LEAST_LOG))));
-    create(&disk, &flash).expect("an empty pair can be made");
-    let hybrid = Hybrid::open(disk, flash, sleeping_disk.clone(), by_hand(Algorithm::Whole), None).expect("it opens");
-    hybrid.sleep().expect("it sleeps");
+    let pair = Pair::created(disk, Arc::new(flash_of(LEAST_LOG)));
+    let hybrid = pair.asleep();
     hybrid.write_zeroes(range(0, (64 << 20) / SECTOR_BYTES), Zeroes::Keep, Durability::Cached).expect("to the log");
-    let before = sleeping_disk.inner.counts().writes;
+    let before = pair.sleeping_disk.inner.counts().writes;
     hybrid.drain().expect("to the disk");
-    let calls = sleeping_disk.inner.counts().writes - before;
+    let calls = pair.sleeping_disk.inner.counts().writes - before;
     assert!(calls >= (64 << 20) / SECTOR_BYTES / MOST_ZEROED_AT_ONCE, "{calls} calls");
 }

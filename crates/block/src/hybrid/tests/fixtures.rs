@@ -13,8 +13,8 @@ const FLASH: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v1_flash.img
 const DISK_2: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v2_disk.img.zst");
 const FLASH_2: &[u8] = include_bytes!("../../../tests/fixtures/hybrid_v2_flash.img.zst");
 
-fn image(packed: &[u8]) -> Arc<Memory> {
-    Arc::new(Memory::from_bytes(zstd::decode_all(packed).expect("the fixture is whole")))
+fn image(packed: &[u8]) -> Memory {
+    Memory::from_bytes(zstd::decode_all(packed).expect("the fixture is whole"))
 }
 
 fn write(hybrid: &Hybrid, at: u64, byte: u8, count: u64) {
@@ -43,21 +43,21 @@ fn held() -> Vec<u8> {
 
 #[test]
 fn version_1_is_read() {
-    let (disk, flash) = (SleepingDisk::new(Memory::from_bytes(image(DISK).to_bytes())), half("flash", image(FLASH)));
-    let report = check(&half("disk", disk.clone()), &flash).expect("it is a pair");
+    let pair = Pair::of(image(DISK), Arc::new(image(FLASH)));
+    let report = pair.checked();
     assert_eq!((report.records, report.torn, &report.damage), (3, false, &None));
     assert_eq!(report.only_in_log, [range(50, 1900)]);
-    let opened = Hybrid::open(half("disk", disk.clone()), flash, disk.clone(), by_hand(Algorithm::Whole), None);
-    let hybrid = opened.expect("it can be opened");
+    let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert!(read(&hybrid, 0, 4000) == held());
     hybrid.dissolve().expect("it can be detached");
-    assert!(read(&disk.inner, 0, 4000) == held());
+    assert!(read(&pair.sleeping_disk.inner, 0, 4000) == held());
 }
 
 #[test]
 fn version_2_is_read_and_is_still_what_is_written() {
-    let (disk, flash) = (image(DISK_2), image(FLASH_2));
-    let report = check(&half("disk", disk.clone()), &half("flash", flash.clone())).expect("it is a pair");
+    let flash = Arc::new(image(FLASH_2));
+    let pair = Pair::of(image(DISK_2), flash.clone());
+    let report = pair.checked();
     assert_eq!((report.records, &report.damage, report.perhaps_lost.is_empty()), (3, &None, true));
     let superblock = format::FlashSuperblock::decode(&flash.to_bytes()).expect("it is whole");
     assert_eq!(superblock.encode(), flash.to_bytes()[..512]);
@@ -67,24 +67,16 @@ fn version_2_is_read_and_is_still_what_is_written() {
         assert_eq!(header.encode(), read(&*flash, at, format::BLOCK));
         *(if header.is_mark() { &mut marks } else { &mut records }) += 1;
     };
-    scan_log(&half("flash", flash.clone()), &superblock, Unreadable::Refused, |step| {
+    scan_log(&pair.flash, &superblock, Unreadable::Refused, |step| {
         let LogStep::Record(header, _) = step else { panic!("it has no gap") };
         each(header);
         Ok(())
     })
     .expect("it is whole");
     assert_eq!((records, marks), (3, 1));
-    let tag = read(&*disk, 4000, 1);
+    let tag = read(&*pair.disk.device, 4000, 1);
     assert_eq!(format::DiskTag::decode(&tag).expect("it is whole").encode(), tag);
-    let sleeping_disk = SleepingDisk::new(Memory::from_bytes(disk.to_bytes()));
-    let opened = Hybrid::open(
-        half("disk", sleeping_disk.clone()),
-        half("flash", flash),
-        sleeping_disk.clone(),
-        by_hand(Algorithm::Whole),
-        None,
-    );
-    assert!(read(&opened.expect("it can be opened"), 0, 4000) == held());
+    assert!(read(&pair.open(by_hand(Algorithm::Whole)), 0, 4000) == held());
     // The same work leaves the same contents today.
     let pair = Pair::new(4000);
     the_work(&pair);

@@ -8,16 +8,12 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
-}
+use crate::testing::{fuzz_seed, setting};
 
 /// A pair with a few records, as the bytes of its halves.
 fn images() -> [Vec<u8>; 2] {
     let pair = Pair::new(600);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     for number in 0..6 {
         hybrid
             .write(Lba(90 * number), &fill(number as u8 + 1, 5 + 10 * number), Durability::Cached)
@@ -25,7 +21,7 @@ fn images() -> [Vec<u8>; 2] {
         hybrid.write_zeroes(range(90 * number, 2), Zeroes::Unmap, Durability::Through).expect("to the log");
     }
     drop(hybrid);
-    [&pair.disk, &pair.flash].map(|half| read(&*half.device, 0, half.device.geometry().capacity.0))
+    [contents(&pair.disk), contents(&pair.flash)]
 }
 
 /// Changes something; often a number of a label or header, and often with the right checksum after it.
@@ -58,7 +54,7 @@ fn damage(image: &mut [u8], structures: &[(usize, usize)], random: &mut StdRng) 
 
 #[test]
 fn any_image_is_opened_or_refused() {
-    let seed = setting("UMBRELLA_FUZZ_SEED").unwrap_or_else(rand::random);
+    let seed = fuzz_seed();
     let seconds = setting("UMBRELLA_FUZZ_SECONDS").unwrap_or(5);
     println!("UMBRELLA_FUZZ_SEED={seed}");
     let images = images();
@@ -87,11 +83,10 @@ fn any_image_is_opened_or_refused() {
                 damage(&mut flash, &on_flash, &mut random);
             }
         }
-        let sleeping_disk = SleepingDisk::new(Memory::from_bytes(disk));
-        let (disk, flash) = (half("disk", sleeping_disk.clone()), half("flash", Arc::new(Memory::from_bytes(flash))));
-        let _ = check(&disk, &flash);
-        let _ = refuse_occupied(&disk, &flash);
-        let salvage = DamagedPair::open(disk.clone(), flash.clone());
+        let pair = Pair::of(Memory::from_bytes(disk), Arc::new(Memory::from_bytes(flash)));
+        let _ = check(&pair.disk, &pair.flash);
+        let _ = refuse_occupied(&pair.disk, &pair.flash);
+        let salvage = DamagedPair::open(pair.disk.clone(), pair.flash.clone());
         let lost = salvage.as_ref().map(|salvage| (salvage.damage().is_some(), salvage.losses()));
         if let Ok(salvage) = &salvage {
             let mut whole = fill(0, salvage.geometry().capacity.0);
@@ -99,9 +94,7 @@ fn any_image_is_opened_or_refused() {
             let lost = salvage.losses().at_risk;
             assert_eq!(read.is_ok(), lost.is_empty(), "seed {seed}, round {rounds}: {lost:?}");
         }
-        if let Ok(hybrid) =
-            Hybrid::open(disk.clone(), flash.clone(), sleeping_disk.clone(), by_hand(Algorithm::Alg4), None)
-        {
+        if let Ok(hybrid) = pair.try_open(by_hand(Algorithm::Alg4)) {
             opened += 1;
             let reported = !hybrid.perhaps_lost().is_empty();
             assert!(matches!(lost, Ok((false, lost)) if reported || lost.is_empty()), "seed {seed}, round {rounds}");
@@ -114,7 +107,7 @@ fn any_image_is_opened_or_refused() {
             if damaged.damage().is_some() && damaged.can_be_salvaged() {
                 let lost = damaged.losses().at_risk;
                 damaged.salvage().unwrap_or_else(|error| panic!("seed {seed}, round {rounds}: {error}"));
-                let opened = Hybrid::open(disk, flash, sleeping_disk, by_hand(Algorithm::Alg4), None);
+                let opened = pair.try_open(by_hand(Algorithm::Alg4));
                 let hybrid = opened.unwrap_or_else(|error| panic!("seed {seed}, round {rounds}: {error}"));
                 assert_eq!(hybrid.lost(), lost, "seed {seed}, round {rounds}");
                 skipped += 1;

@@ -7,15 +7,13 @@ use umbrella_units::Nanos;
 
 use super::*;
 use crate::error::Operation;
-use crate::fault::{CallFault, Faulty, Plan, Rule};
+use crate::fault::CallFault;
 
 /// Sleeps and is quiet after a moment.
-fn kept(pair: &Pair, when: FlushTrigger) -> Hybrid {
+fn kept<D: BlockDevice + 'static>(pair: &Pair<D>, when: FlushTrigger) -> Hybrid {
     let costs = Costs { break_even: Nanos::from_secs(10) };
     let spin_down = SpinDown::parse("fixed:timeout=20ms", costs).expect("there is such a policy");
-    let options = Options { when, quiet: Nanos::from_millis(10), ..Options::default() };
-    Hybrid::open(pair.disk.clone(), pair.flash.clone(), pair.sleeping_disk.clone(), options, Some(spin_down))
-        .expect("the pair can be opened")
+    pair.kept(Options { when, quiet: Nanos::from_millis(10), ..Options::default() }, spin_down)
 }
 
 fn until(hybrid: &Hybrid, what: &str, reached: impl Fn(&HybridStats) -> bool) {
@@ -55,23 +53,14 @@ fn a_disk_that_was_woken_for_something_else_is_drained_before_it_sleeps_again() 
     assert_eq!(pair.sleeping_disk.disturbed(), 0);
 }
 
-/// Like [`kept`], over halves of one's own.
-fn kept_over(disk: Arc<SleepingDisk<Faulty<Memory>>>, pair: &Pair, when: FlushTrigger) -> Hybrid {
-    let spin_down = SpinDown::parse("fixed:timeout=20ms", Costs { break_even: Nanos::from_secs(10) });
-    let options = Options { when, quiet: Nanos::from_millis(10), ..Options::default() };
-    let spin_down = Some(spin_down.expect("there is such a policy"));
-    Hybrid::open(half("disk", disk.clone()), pair.flash.clone(), disk, options, spin_down).expect("it can be opened")
-}
-
 #[test]
 fn a_disk_whose_last_call_was_a_flush_sleeps() {
     let pair = Pair::new(1024);
     let slow = |calls, time| Rule::on(calls, CallFault::Delay(Duration::from_millis(time))).within(range(0, 1024));
     let plan = Plan::new(1).rule(slow(Operation::Read, 100));
     let flushes = Rule::on(Operation::Flush, CallFault::Delay(Duration::from_millis(300))).from_nth(3);
-    let disk =
-        SleepingDisk::new(Faulty::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()), plan.rule(flushes)));
-    let hybrid = kept_over(disk, &pair, FlushTrigger::Full);
+    let disk = Faulty::new(copy_of(&pair.disk), plan.rule(flushes));
+    let hybrid = kept(&Pair::of(disk, pair.flash.device), FlushTrigger::Full);
     hybrid.write(Lba(0), &[7; 4096], Durability::Cached).expect("to the disk or to the log");
     read(&hybrid, 512, 8);
     hybrid.write(Lba(0), &[7; 4096], Durability::Cached).expect("to the disk");

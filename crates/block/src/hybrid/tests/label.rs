@@ -92,8 +92,7 @@ fn each_time_it_falls_asleep_the_beginning_is_noted_anew() {
 #[test]
 fn after_a_crash_with_nothing_on_flash_a_changed_disk_is_opened() {
     let pair = Pair::new(1000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     drop(hybrid);
     change(&pair);
     assert_eq!(read(&pair.open(Options::default()), 2, 1), fill(7, 1));
@@ -130,9 +129,7 @@ impl BlockDevice for Counted {
 fn what_lies_behind_the_end_of_the_log_is_looked_through_once() {
     let log = 8 * LEAST_LOG;
     let counted = Counted::new(log);
-    let sleeping_disk = SleepingDisk::new(Memory::new(sectors(1000 + TAG_SECTORS)));
-    let pair = Pair { disk: half("disk", sleeping_disk.clone()), flash: half("flash", counted.clone()), sleeping_disk };
-    create(&pair.disk, &pair.flash).expect("it can be made");
+    let pair = Pair::created(Memory::new(sectors(1000 + TAG_SECTORS)), counted.clone());
     drop(pair.open(by_hand(Algorithm::Whole)));
     counted.read.store(0, Ordering::SeqCst);
     drop(pair.open(by_hand(Algorithm::Whole)));
@@ -143,9 +140,7 @@ fn what_lies_behind_the_end_of_the_log_is_looked_through_once() {
 #[test]
 fn what_was_written_to_the_flash_is_counted_to_the_byte_and_a_crash_forgets_none_of_it() {
     let counted = Counted::new(LEAST_LOG);
-    let sleeping_disk = SleepingDisk::new(Memory::new(sectors(1000 + TAG_SECTORS)));
-    let pair = Pair { disk: half("disk", sleeping_disk.clone()), flash: half("flash", counted.clone()), sleeping_disk };
-    create(&pair.disk, &pair.flash).expect("it can be made");
+    let pair = Pair::created(Memory::new(sectors(1000 + TAG_SECTORS)), counted.clone());
     counted.written.store(0, Ordering::SeqCst);
     let is_counted = |hybrid: &Hybrid| {
         assert_eq!(hybrid.stats().flash_written, ByteSize(counted.written.load(Ordering::SeqCst)));
@@ -195,11 +190,9 @@ fn a_block_that_ends_in_its_own_crc_is_seen_to_change() {
 fn a_flash_put_back_from_before_a_drain_of_the_same_opening_is_recognised() {
     for in_order in [true, false] {
         let pair = Pair::new(1000);
-        let hybrid = pair.open(by_hand(Algorithm::Whole));
-        hybrid.sleep().expect("it sleeps");
+        let hybrid = pair.asleep();
         hybrid.write(Lba(500), &fill(1, 8), Durability::Through).expect("to the log");
-        let size = pair.flash.device.geometry().capacity.0;
-        let copy = read(&*pair.flash.device, 0, size);
+        let copy = contents(&pair.flash);
         hybrid.drain().expect("to the disk");
         hybrid.write(Lba(500), &fill(2, 8), Durability::Through).expect("to the disk");
         if in_order {

@@ -3,7 +3,7 @@
 
 use super::super::format::BLOCK;
 use super::*;
-use crate::fault::{Faulty, Plan, ReadFault, Rule};
+use crate::fault::ReadFault;
 
 const DISK: u64 = 4000;
 
@@ -31,15 +31,8 @@ fn used() -> (Pair, Vec<u8>) {
     (pair, held)
 }
 
-fn copy(pair: &Pair) -> Pair {
-    let sleeping_disk = SleepingDisk::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()));
-    Pair { disk: half("disk", sleeping_disk.clone()), flash: copy_of(&pair.flash), sleeping_disk }
-}
-
-fn flip(half: &PairHalf, sector: u64) {
-    let mut bytes = read(&*half.device, sector, 1);
-    bytes[40] ^= 1;
-    half.device.write(Lba(sector), &bytes, Durability::Cached).expect("memory");
+fn flip_label(half: &PairHalf, sector: u64) {
+    flip(&*half.device, (sector * SECTOR_BYTES) as usize + 40);
 }
 
 fn zero(half: &PairHalf, sector: u64) {
@@ -54,9 +47,9 @@ fn both_copies(first: u64, half: &PairHalf, damage: fn(&PairHalf, u64)) {
 #[test]
 fn a_pair_with_damaged_labels_says_so_and_what_it_holds_is_got_out() {
     let (whole, held) = used();
-    for (how, damage) in [("a bit", flip as fn(&PairHalf, u64)), ("zeroed", zero)] {
+    for (how, damage) in [("a bit", flip_label as fn(&PairHalf, u64)), ("zeroed", zero)] {
         for (of_flash, of_disk) in [(true, false), (false, true), (true, true)] {
-            let pair = copy(&whole);
+            let pair = whole.copy();
             if of_flash {
                 both_copies(0, &pair.flash, damage);
             }
@@ -101,18 +94,16 @@ fn two_halves_that_are_whole_are_read_as_ever_and_strangers_are_refused() {
 
 /// What a pair comes to whose flash has a block that cannot be read.
 fn with_unreadable(whole: &Pair, held: &[u8], at: u64) -> &'static str {
-    let pair = copy(whole);
     let latent = Rule::on_read(ReadFault::Latent).within(range(at, BLOCK));
-    let contents = Memory::from_bytes(read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0));
-    let flash = half("flash", Arc::new(Faulty::new(contents, Plan::new(1).rule(latent))));
-    let report = check(&pair.disk, &flash).unwrap_or_else(|error| panic!("sector {at}: {error}"));
-    let damaged = PairRemains::open(pair.disk.clone(), flash.clone()).expect("it is a pair");
+    let pair = whole.copy().with_flash(Arc::new(faulty_copy_of(&whole.flash, latent)));
+    let report = check(&pair.disk, &pair.flash).unwrap_or_else(|error| panic!("sector {at}: {error}"));
+    let damaged = PairRemains::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair");
     let mut found = fill(0, BLOCK);
     for block in 0..DISK / BLOCK {
         let is_read = damaged.read(Lba(block * BLOCK), &mut found).is_ok();
         assert!(!is_read || found == held[block as usize * 4096..][..4096], "sector {at}: block {block} is wrong");
     }
-    match Hybrid::open(pair.disk.clone(), flash, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None) {
+    match pair.try_open(by_hand(Algorithm::Whole)) {
         Ok(hybrid) => {
             assert!(report.damage.is_none(), "sector {at}: {report:?}");
             assert!(read(&hybrid, 0, DISK) == held, "sector {at}: flushed data is gone");
@@ -143,18 +134,13 @@ fn flash_of_which_a_block_cannot_be_read_is_used_or_refused_with_a_word() {
 #[test]
 fn a_disk_whose_beginning_cannot_be_read_is_refused_with_a_word_and_salvaged() {
     let (whole, held) = used();
-    let pair = copy(&whole);
     let latent = Rule::on_read(ReadFault::Latent).within(range(0, BLOCK));
-    let disk = half(
-        "disk",
-        Arc::new(Faulty::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()), Plan::new(1).rule(latent))),
-    );
-    let opened =
-        Hybrid::open(disk.clone(), pair.flash.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
+    let pair = Pair::of(faulty_copy_of(&whole.disk, latent), Arc::new(copy_of(&whole.flash)));
+    let opened = pair.try_open(by_hand(Algorithm::Whole));
     let refused = opened.map(|_| ()).expect_err("nobody knows who wrote to it").to_string();
     assert!(refused.contains("beginning of disk cannot be read") && refused.contains("ddrescue"), "{refused}");
-    assert_eq!(check(&disk, &pair.flash).expect_err("it cannot tell either").to_string(), refused);
-    let remains = PairRemains::open(disk, pair.flash).expect("the rest is there");
+    assert_eq!(check(&pair.disk, &pair.flash).expect_err("it cannot tell either").to_string(), refused);
+    let remains = PairRemains::open(pair.disk, pair.flash).expect("the rest is there");
     assert_eq!(remains.damaged_labels().len(), 1);
     assert!(read(&remains, BLOCK, DISK - BLOCK) == held[4096..]);
     assert!(remains.read(Lba(0), &mut fill(0, BLOCK)).is_err());

@@ -6,40 +6,20 @@ use super::*;
 /// Sectors of a record with one block of data.
 const RECORD: u64 = 2 * BLOCK;
 
-fn asleep(pair: &Pair) -> Hybrid {
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
-    hybrid
-}
-
 fn write(hybrid: &Hybrid, number: u64, durability: Durability) {
     hybrid.write(Lba(number * BLOCK), &fill(number as u8 + 1, BLOCK), durability).expect("to the log");
-}
-
-/// A copy of a pair with another byte in the log.
-fn damaged(pair: &Pair, sector_of_log: u64, byte: usize, change: impl Fn(&mut u8)) -> Pair {
-    let flash = copy_of(&pair.flash);
-    let sleeping_disk = SleepingDisk::new(Memory::from_bytes(pair.sleeping_disk.inner.to_bytes()));
-    let at = Lba(LOG_START.0 + sector_of_log + byte as u64 / SECTOR_BYTES);
-    let mut sector = read(&*flash.device, at.0, 1);
-    change(&mut sector[byte % SECTOR_BYTES as usize]);
-    flash.device.write(at, &sector, Durability::Cached).expect("memory");
-    Pair { disk: half("disk", sleeping_disk.clone()), flash, sleeping_disk }
-}
-
-fn checked(pair: &Pair) -> PairReport {
-    check(&pair.disk, &pair.flash).expect("it is a pair")
 }
 
 #[test]
 fn a_damaged_header_of_the_last_record_is_told_whichever_byte_it_is_and_once() {
     let pair = Pair::new(1000);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     (0..3).for_each(|number| write(&hybrid, number, Durability::Through));
     drop(hybrid);
     for byte in (0..112).chain((112..4096).step_by(97)).chain(4090..4096) {
-        let pair = damaged(&pair, 2 * RECORD, byte, |byte| *byte ^= 1 << 3);
-        let report = checked(&pair);
+        let pair = pair.copy();
+        pair.flip(2 * RECORD, byte);
+        let report = pair.checked();
         assert_eq!((report.damage, report.perhaps_lost.unknown_records), (None, 1), "byte {byte}");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         assert_eq!(hybrid.perhaps_lost().unknown_records, 1, "byte {byte}");
@@ -47,7 +27,7 @@ fn a_damaged_header_of_the_last_record_is_told_whichever_byte_it_is_and_once() {
         hybrid.sleep().expect("it sleeps");
         write(&hybrid, 9, Durability::Through);
         drop(hybrid);
-        assert!(checked(&pair).perhaps_lost.is_empty(), "byte {byte}: it was reported");
+        assert!(pair.checked().perhaps_lost.is_empty(), "byte {byte}: it was reported");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         assert_eq!(read(&hybrid, 9 * BLOCK, BLOCK), fill(10, BLOCK), "byte {byte}: the log continues");
         hybrid.dissolve().expect("the log can be emptied");
@@ -57,7 +37,7 @@ fn a_damaged_header_of_the_last_record_is_told_whichever_byte_it_is_and_once() {
 #[test]
 fn a_damaged_header_of_the_last_record_that_nobody_was_promised_is_cut_off_in_silence() {
     let pair = Pair::new(1000);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     write(&hybrid, 0, Durability::Through);
     // The first record behind a flush expects one; the second does not.
     write(&hybrid, 1, Durability::Cached);
@@ -65,16 +45,12 @@ fn a_damaged_header_of_the_last_record_that_nobody_was_promised_is_cut_off_in_si
     drop(hybrid);
     // All that a power cut leaves of a header begins with its first sectors.
     for sectors in 1..BLOCK {
-        let mut torn = damaged(&pair, 0, 0, |_| {});
-        for byte in sectors * SECTOR_BYTES..BLOCK * SECTOR_BYTES {
-            if byte % SECTOR_BYTES == 0 {
-                let at = Lba(LOG_START.0 + 2 * RECORD + byte / SECTOR_BYTES);
-                torn.flash.device.write(at, &fill(0, 1), Durability::Cached).expect("memory");
-            }
-        }
+        let torn = pair.copy();
+        let at = Lba(LOG_START.0 + 2 * RECORD + sectors);
+        torn.flash.device.write(at, &fill(0, BLOCK - sectors), Durability::Cached).expect("memory");
         // Where the rest was never written anyway it is whole.
-        torn = damaged(&torn, 2 * RECORD, 4095, |byte| *byte ^= 1);
-        let report = checked(&torn);
+        torn.flip(2 * RECORD, 4095);
+        let report = torn.checked();
         assert!(report.damage.is_none() && report.perhaps_lost.is_empty(), "{sectors} sectors: {report:?}");
         assert!(torn.open(by_hand(Algorithm::Whole)).perhaps_lost().is_empty(), "{sectors} sectors");
     }
@@ -83,12 +59,12 @@ fn a_damaged_header_of_the_last_record_that_nobody_was_promised_is_cut_off_in_si
 #[test]
 fn a_damaged_header_of_the_last_record_of_an_earlier_opening_is_no_loss() {
     let pair = Pair::new(1000);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     write(&hybrid, 0, Durability::Through);
     drop(hybrid);
-    let pair = damaged(&pair, 0, 40, |byte| *byte ^= 1);
-    assert_eq!(checked(&pair).perhaps_lost.unknown_records, 1);
+    pair.flip(0, 40);
+    assert_eq!(pair.checked().perhaps_lost.unknown_records, 1);
     drop(pair.open(by_hand(Algorithm::Whole)));
-    assert!(checked(&pair).perhaps_lost.is_empty());
+    assert!(pair.checked().perhaps_lost.is_empty());
     assert!(pair.open(by_hand(Algorithm::Whole)).perhaps_lost().is_empty());
 }

@@ -5,8 +5,7 @@ use super::*;
 /// Two records that were not flushed; of them the power cut left only the second.
 fn with_a_leftover() -> Pair {
     let pair = Pair::new(1000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(0), &fill(1, 8), Durability::Cached).expect("to the log");
     hybrid.write(Lba(100), &fill(2, 8), Durability::Cached).expect("to the log");
     drop(hybrid);
@@ -25,18 +24,17 @@ fn a_leftover_does_not_become_the_first_record_of_an_emptied_log() {
     hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("to the log");
     hybrid.drain().expect("it is drained");
     hybrid.close().expect("it can be closed");
-    assert_eq!(check(&pair.disk, &pair.flash).expect("it is a pair").records, 0);
+    assert_eq!(pair.checked().records, 0);
     assert_eq!(read(&pair.open(by_hand(Algorithm::Whole)), 100, 8), fill(9, 8), "not what the leftover held");
 }
 
 #[test]
 fn a_leftover_does_not_follow_a_record_that_was_written_in_the_place_of_what_was_lost() {
     let pair = with_a_leftover();
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(200), &fill(3, 8), Durability::Through).expect("to the log");
     drop(hybrid);
-    assert_eq!(check(&pair.disk, &pair.flash).expect("it is a pair").records, 1);
+    assert_eq!(pair.checked().records, 1);
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!((read(&hybrid, 100, 8), read(&hybrid, 200, 8)), (fill(0, 8), fill(3, 8)));
 }
@@ -44,16 +42,13 @@ fn a_leftover_does_not_follow_a_record_that_was_written_in_the_place_of_what_was
 #[test]
 fn a_disk_put_back_from_a_copy_is_noticed_though_the_log_was_emptied_since() {
     let pair = Pair::new(1000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(100), &fill(2, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
     let copy = Memory::from_bytes(pair.sleeping_disk.inner.to_bytes());
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     hybrid.drain().expect("it is drained");
     hybrid.close().expect("it can be closed");
-    let copy = SleepingDisk::new(copy);
-    let opened =
-        Hybrid::open(half("copy", copy.clone()), pair.flash.clone(), copy, by_hand(Algorithm::Whole), None).map(|_| ());
+    let opened = Pair::of(copy, pair.flash.device).try_open(by_hand(Algorithm::Whole)).map(|_| ());
     assert!(matches!(opened, Err(HybridError::Stale { .. })), "what was drained is not on the copy: {opened:?}");
 }

@@ -3,7 +3,7 @@
 use super::super::format::{BLOCK, MOST_LOST};
 use super::*;
 use crate::error::Operation;
-use crate::fault::{CallFault, Faulty, Plan, ReadFault, Rule};
+use crate::fault::{CallFault, ReadFault};
 
 /// Sectors of a record with one block of data.
 const RECORD: u64 = 2 * BLOCK;
@@ -12,34 +12,22 @@ const DISK: u64 = 16_000;
 /// Block `number` of the disk has `number + 1` from now on, in a log before a disk of zeroes. All is flushed, and the
 /// log says so.
 fn blocks(pair: &Pair, count: u64) {
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     for number in 0..count {
         hybrid.write(Lba(number * BLOCK), &fill(number as u8 + 1, BLOCK), Durability::Cached).expect("to the log");
     }
     hybrid.close().expect("it ends");
 }
 
-fn flip(pair: &Pair, sector: u64) {
-    let at = Lba(LOG_START.0 + sector);
-    let mut bytes = read(&*pair.flash.device, at.0, 1);
-    bytes[300] ^= 1;
-    pair.flash.device.write(at, &bytes, Durability::Cached).expect("memory");
-}
-
-fn damaged(pair: &Pair) -> DamagedPair {
-    DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair")
-}
-
 /// Twenty blocks. The fourth has damaged data and the eleventh a damaged header; both are skipped.
 fn skipped() -> Pair {
     let pair = Pair::new(DISK);
     blocks(&pair, 20);
-    flip(&pair, 3 * RECORD + BLOCK);
-    flip(&pair, 10 * RECORD);
+    pair.flip(3 * RECORD + BLOCK, 300);
+    pair.flip(10 * RECORD, 300);
     assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Corrupt { .. })));
-    assert!(damaged(&pair).can_be_salvaged());
-    damaged(&pair).salvage().expect("it is known what is lost");
+    assert!(pair.damaged().can_be_salvaged());
+    pair.damaged().salvage().expect("it is known what is lost");
     pair
 }
 
@@ -71,7 +59,7 @@ fn a_damaged_pair_continues_and_what_is_lost_is_an_error_also_after_restarts() {
     assert_eq!((report.damage, report.losses.at_risk.len(), report.records), (None, 2, 0));
     assert_eq!((report.cached, report.cached_zeroes), (ByteSize(0), ByteSize(0)), "what is lost is no zeroes");
     assert_holds(&pair.open(by_hand(Algorithm::Whole)), &LOST);
-    assert_holds(&damaged(&pair), &LOST);
+    assert_holds(&pair.damaged(), &LOST);
 }
 
 #[test]
@@ -98,8 +86,7 @@ fn lost_sectors_that_are_written_again_are_whole_after_a_crash_and_before_a_flus
 #[test]
 fn a_record_that_is_lost_with_a_power_cut_leaves_its_sectors_lost() {
     let pair = skipped();
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(3 * BLOCK), &fill(4, BLOCK), Durability::Cached).expect("to the log");
     let used = hybrid.stats().log_used.0 / SECTOR_BYTES;
     drop(hybrid);
@@ -112,25 +99,18 @@ fn a_crash_at_any_write_of_passing_over_leaves_the_damage_or_its_list() {
     for writes in 0..6 {
         let pair = Pair::new(DISK);
         blocks(&pair, 20);
-        flip(&pair, 3 * RECORD + BLOCK);
-        flip(&pair, 10 * RECORD);
-        let size = pair.flash.device.geometry().capacity.0;
-        let copy = || Memory::from_bytes(read(&*pair.flash.device, 0, size));
+        pair.flip(3 * RECORD + BLOCK, 300);
+        pair.flip(10 * RECORD, 300);
         let failing = Rule::on(Operation::Write, CallFault::Error(rustix::io::Errno::IO)).from_nth(writes);
-        let flash = Arc::new(Faulty::new(copy(), Plan::new(1).rule(failing)));
-        let opened = DamagedPair::open(pair.disk.clone(), half("flash", flash.clone())).expect("it is a pair");
-        let done = opened.salvage();
-        let left = half("flash", Arc::new(Memory::from_bytes(read(&*flash, 0, size))));
-        match Hybrid::open(pair.disk.clone(), left.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
-        {
+        let flash = Arc::new(faulty_copy_of(&pair.flash, failing));
+        let done = pair.with_flash(flash.clone()).damaged().salvage();
+        let left = pair.with_flash(Arc::new(Overlay::new(flash)));
+        match left.try_open(by_hand(Algorithm::Whole)) {
             Ok(hybrid) => assert_holds(&hybrid, &LOST),
             Err(error) => {
                 assert!(done.is_err() && matches!(error, HybridError::Corrupt { .. }), "{writes}: {error}");
-                let again = DamagedPair::open(pair.disk.clone(), left.clone()).expect("it is a pair");
-                again.salvage().expect("it is done again");
-                let opened =
-                    Hybrid::open(pair.disk.clone(), left, pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
-                assert_holds(&opened.expect("it continues"), &LOST);
+                left.damaged().salvage().expect("it is done again");
+                assert_holds(&left.open(by_hand(Algorithm::Whole)), &LOST);
             }
         }
     }
@@ -141,16 +121,12 @@ fn flash_that_cannot_be_read_until_it_is_written_again_is_skipped_too() {
     for (sector, lost) in [(3 * RECORD + BLOCK, 3), (3 * RECORD, 3)] {
         let pair = Pair::new(DISK);
         blocks(&pair, 20);
-        let copy = Memory::from_bytes(read(&*pair.flash.device, 0, pair.flash.device.geometry().capacity.0));
         let latent = Rule::on_read(ReadFault::Latent).within(range(LOG_START.0 + sector, BLOCK));
-        let flash = half("flash", Arc::new(Faulty::new(copy, Plan::new(1).rule(latent))));
-        let open = || {
-            Hybrid::open(pair.disk.clone(), flash.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
-        };
-        assert!(matches!(open().map(|_| ()), Err(HybridError::LogUnreadable { .. })));
-        let damaged = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("it is a pair");
-        damaged.salvage().expect("it is known what is lost");
-        assert_holds(&open().expect("all of the log can be read"), &[lost]);
+        let pair = pair.with_flash(Arc::new(faulty_copy_of(&pair.flash, latent)));
+        let opened = pair.try_open(by_hand(Algorithm::Whole)).map(|_| ());
+        assert!(matches!(opened, Err(HybridError::LogUnreadable { .. })));
+        pair.damaged().salvage().expect("it is known what is lost");
+        assert_holds(&pair.open(by_hand(Algorithm::Whole)), &[lost]);
     }
 }
 
@@ -158,38 +134,36 @@ fn flash_that_cannot_be_read_until_it_is_written_again_is_skipped_too() {
 fn where_nobody_knows_what_is_lost_or_it_is_too_much_the_pair_is_only_read() {
     let pair = Pair::new(DISK);
     blocks(&pair, 20);
-    flip(&pair, 10 * RECORD);
-    flip(&pair, 11 * RECORD);
+    pair.flip(10 * RECORD, 300);
+    pair.flip(11 * RECORD, 300);
     let before = read(&*pair.flash.device, 0, 64);
-    assert!(!damaged(&pair).can_be_salvaged());
-    assert!(matches!(damaged(&pair).salvage(), Err(HybridError::LossUnknown { .. })));
+    assert!(!pair.damaged().can_be_salvaged());
+    assert!(matches!(pair.damaged().salvage(), Err(HybridError::LossUnknown { .. })));
     assert!(read(&*pair.flash.device, 0, 64) == before, "nothing is written");
 
     let pair = Pair::new(DISK);
     {
-        let hybrid = pair.open(by_hand(Algorithm::Whole));
-        hybrid.sleep().expect("it sleeps");
+        let hybrid = pair.asleep();
         for number in 0..=MOST_LOST as u64 {
             hybrid.write(Lba(number * 2 * BLOCK), &fill(1, BLOCK), Durability::Cached).expect("to the log");
         }
         hybrid.close().expect("it ends");
     }
     for number in 0..=MOST_LOST as u64 {
-        flip(&pair, number * RECORD + BLOCK);
+        pair.flip(number * RECORD + BLOCK, 300);
     }
-    assert_eq!(damaged(&pair).losses().at_risk.len(), MOST_LOST + 1);
-    assert!(!damaged(&pair).can_be_salvaged());
+    assert_eq!(pair.damaged().losses().at_risk.len(), MOST_LOST + 1);
+    assert!(!pair.damaged().can_be_salvaged());
 }
 
 #[test]
 fn a_list_that_is_full_refuses_a_write_that_would_split_it_and_takes_others() {
     let pair = Pair::new(DISK);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(0), &fill(1, 1000), Durability::Cached).expect("to the log");
     hybrid.close().expect("it ends");
-    (1..=125).for_each(|block| flip(&pair, block * BLOCK));
-    damaged(&pair).salvage().expect("it is known what is lost");
+    (1..=125).for_each(|block| pair.flip(block * BLOCK, 300));
+    pair.damaged().salvage().expect("it is known what is lost");
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(hybrid.lost(), [range(0, 1000)]);
     for number in 1..MOST_LOST as u64 {

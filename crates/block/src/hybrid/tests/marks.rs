@@ -9,17 +9,11 @@ use umbrella_units::Nanos;
 
 use super::super::format::{BLOCK, Header, MOST_DATA};
 use super::*;
-use crate::fault::{Faulty, Plan};
+use crate::testing::{fuzz_rounds, fuzz_seed};
 
 const DISK: u64 = 4000;
 /// Sectors of a record with one block of data.
 const RECORD: u64 = 2 * BLOCK;
-
-fn asleep(pair: &Pair) -> Hybrid {
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it sleeps");
-    hybrid
-}
 
 /// Block `number` of the disk has `number + 1` from now on.
 fn write_block(hybrid: &Hybrid, number: u64) {
@@ -27,28 +21,16 @@ fn write_block(hybrid: &Hybrid, number: u64) {
     hybrid.write(Lba(number * BLOCK), &fill(byte, BLOCK), Durability::Cached).expect("to the log");
 }
 
-/// Turns over a bit of the log.
-fn flip(pair: &Pair, sector_of_log: u64, byte: usize) {
-    let at = Lba(LOG_START.0 + sector_of_log);
-    let mut sector = read(&*pair.flash.device, at.0, 1);
-    sector[byte] ^= 4;
-    pair.flash.device.write(at, &sector, Durability::Cached).expect("memory");
-}
-
-fn checked(pair: &Pair) -> PairReport {
-    check(&pair.disk, &pair.flash).expect("it is a pair")
-}
-
 #[test]
 fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
     for byte in [20, 300] {
         let pair = Pair::new(DISK);
-        let hybrid = asleep(&pair);
+        let hybrid = pair.asleep();
         (0..450).for_each(|number| write_block(&hybrid, number));
         hybrid.flush().expect("it is flushed");
         drop(hybrid);
-        flip(&pair, 429 * RECORD, byte);
-        let report = checked(&pair);
+        pair.flip(429 * RECORD, byte);
+        let report = pair.checked();
         assert_eq!((report.damage, &report.losses), (None, &Losses::default()), "nobody knows whether it was answered");
         assert_eq!(report.perhaps_lost.at_risk, [range(429 * BLOCK, BLOCK)]);
         assert_eq!(report.only_in_log, [range(0, 429 * BLOCK), range(430 * BLOCK, 20 * BLOCK)]);
@@ -60,7 +42,7 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
             [fill(179, BLOCK), fill(0, BLOCK), fill(181, BLOCK)].concat()
         );
         drop(hybrid);
-        assert!(checked(&pair).perhaps_lost.is_empty(), "it was reported, and is repaired");
+        assert!(pair.checked().perhaps_lost.is_empty(), "it was reported, and is repaired");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         assert!(hybrid.perhaps_lost().is_empty());
         hybrid.dissolve().expect("the log continues behind it");
@@ -71,13 +53,13 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
 #[test]
 fn what_a_later_record_holds_as_well_is_not_reported_as_lost() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     (0..10).for_each(|number| write_block(&hybrid, number));
     write_block(&hybrid, 4);
     hybrid.flush().expect("it is flushed");
     drop(hybrid);
-    flip(&pair, 4 * RECORD, 20);
-    assert_eq!(checked(&pair).perhaps_lost, Losses::default());
+    pair.flip(4 * RECORD, 20);
+    assert_eq!(pair.checked().perhaps_lost, Losses::default());
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!((hybrid.perhaps_lost(), read(&hybrid, 4 * BLOCK, BLOCK)), (&Losses::default(), fill(5, BLOCK)));
 }
@@ -85,7 +67,7 @@ fn what_a_later_record_holds_as_well_is_not_reported_as_lost() {
 #[test]
 fn an_opening_that_is_refused_leaves_what_is_perhaps_lost_to_be_found_again() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     (0..30).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
     hybrid.sleep().expect("it sleeps");
@@ -93,26 +75,26 @@ fn an_opening_that_is_refused_leaves_what_is_perhaps_lost_to_be_found_again() {
     // Its disk was written to without it.
     let before = read(&pair.sleeping_disk.inner, 0, 8);
     pair.sleeping_disk.inner.write(Lba(0), &fill(9, 1), Durability::Cached).expect("memory");
-    flip(&pair, 20 * RECORD, 20);
+    pair.flip(20 * RECORD, 20);
     let refused = pair.try_open(Options::default()).map(|_| ());
     assert!(matches!(refused, Err(HybridError::Changed { .. })), "{refused:?}");
     pair.sleeping_disk.inner.write(Lba(0), &before, Durability::Cached).expect("memory");
-    assert_eq!(checked(&pair).perhaps_lost.at_risk, [range(20 * BLOCK, BLOCK)]);
+    assert_eq!(pair.checked().perhaps_lost.at_risk, [range(20 * BLOCK, BLOCK)]);
     assert_eq!(pair.open(Options::default()).perhaps_lost().at_risk, [range(20 * BLOCK, BLOCK)]);
 }
 
 #[test]
 fn damage_of_what_the_log_says_was_flushed_is_refused() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     (0..30).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
     write_block(&hybrid, 31);
     drop(hybrid);
-    flip(&pair, 9 * RECORD, 20);
+    pair.flip(9 * RECORD, 20);
     let refused = pair.try_open(Options::default()).map(|_| ());
     assert!(matches!(refused, Err(HybridError::Corrupt { range: Some(held), .. }) if held == range(9 * BLOCK, BLOCK)));
-    let report = checked(&pair);
+    let report = pair.checked();
     assert_eq!((report.losses.at_risk, report.losses.unknown_records), (vec![range(9 * BLOCK, BLOCK)], 0));
     let salvage = DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair");
     assert_eq!(read(&salvage, 10 * BLOCK, BLOCK), fill(11, BLOCK), "what is behind it is kept");
@@ -121,14 +103,14 @@ fn damage_of_what_the_log_says_was_flushed_is_refused() {
 #[test]
 fn what_nobody_was_promised_is_cut_off_in_silence() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     (0..10).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
     (10..30).for_each(|number| write_block(&hybrid, number));
     drop(hybrid);
     // Ten records, and a mark.
-    flip(&pair, 15 * RECORD + BLOCK, 20);
-    let report = checked(&pair);
+    pair.flip(15 * RECORD + BLOCK, 20);
+    let report = pair.checked();
     assert!(report.damage.is_none() && report.perhaps_lost.is_empty(), "{report:?}");
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert!(hybrid.perhaps_lost().is_empty());
@@ -138,20 +120,20 @@ fn what_nobody_was_promised_is_cut_off_in_silence() {
 #[test]
 fn of_several_damaged_records_in_a_row_only_the_last_is_known() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     (0..10).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
     drop(hybrid);
     for number in 4..7 {
-        flip(&pair, number * RECORD, 20);
+        pair.flip(number * RECORD, 20);
     }
-    let report = checked(&pair);
+    let report = pair.checked();
     assert_eq!((report.perhaps_lost.at_risk, report.perhaps_lost.unknown_records), (vec![range(6 * BLOCK, BLOCK)], 2));
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(hybrid.perhaps_lost().unknown_records, 2);
     assert_eq!(read(&hybrid, 7 * BLOCK, BLOCK), fill(8, BLOCK));
     drop(hybrid);
-    let report = checked(&pair);
+    let report = pair.checked();
     assert!(report.perhaps_lost.is_empty() && report.damage.is_none(), "{report:?}");
 }
 
@@ -161,7 +143,7 @@ fn records_on_both_sides_of_the_logs_end_are_mended() {
     // again.
     for damaged in 0..4 {
         let pair = Pair::new(16_000);
-        let hybrid = asleep(&pair);
+        let hybrid = pair.asleep();
         hybrid.write(Lba(0), &fill(1, MOST_DATA), Durability::Cached).expect("to the log");
         hybrid.drain().expect("it is drained");
         hybrid.sleep().expect("it sleeps");
@@ -172,8 +154,8 @@ fn records_on_both_sides_of_the_logs_end_are_mended() {
         hybrid.flush().expect("it is flushed");
         drop(hybrid);
         let sector = (MOST_DATA + BLOCK) * damaged % (3 * (MOST_DATA + BLOCK));
-        flip(&pair, sector, 20);
-        let report = checked(&pair);
+        pair.flip(sector, 20);
+        let report = pair.checked();
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         assert_eq!(hybrid.perhaps_lost().unknown_records, report.perhaps_lost.unknown_records);
         assert_eq!(hybrid.perhaps_lost().at_risk, report.perhaps_lost.at_risk, "record {damaged}");
@@ -190,17 +172,8 @@ fn records_on_both_sides_of_the_logs_end_are_mended() {
 #[test]
 fn a_flush_costs_one_flush_of_the_flash_and_a_write_with_fua_no_mark() {
     let pair = Pair::new(DISK);
-    let contents = |half: &PairHalf| Memory::from_bytes(read(&*half.device, 0, half.device.geometry().capacity.0));
-    let flash = Arc::new(Faulty::new(contents(&pair.flash), Plan::new(1)));
-    let opened = Hybrid::open(
-        pair.disk.clone(),
-        half("flash", flash.clone()),
-        pair.sleeping_disk.clone(),
-        by_hand(Algorithm::Whole),
-        None,
-    );
-    let hybrid = opened.expect("it can be opened");
-    hybrid.sleep().expect("it sleeps");
+    let flash = Arc::new(Faulty::new(copy_of(&pair.flash), Plan::new(1)));
+    let hybrid = pair.with_flash(flash.clone()).asleep();
     let calls = || [flash.counts().writes, flash.counts().flushes];
     let mut before = calls();
     let mut since = || {
@@ -226,7 +199,7 @@ fn a_flush_costs_one_flush_of_the_flash_and_a_write_with_fua_no_mark() {
 fn who_flushes_in_a_rhythm_pays_for_no_mark_and_what_comes_early_or_late_does() {
     for every in [1, 2, 16] {
         let pair = Pair::new(DISK);
-        let hybrid = asleep(&pair);
+        let hybrid = pair.asleep();
         let mut number = 0;
         let mut marks_of = |blocks: u64| {
             let used = hybrid.stats().log_used;
@@ -247,15 +220,15 @@ fn who_flushes_in_a_rhythm_pays_for_no_mark_and_what_comes_early_or_late_does() 
 #[test]
 fn what_a_rhythm_promised_is_perhaps_lost_like_all_that_a_flush_promised() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair);
+    let hybrid = pair.asleep();
     for round in 0..3 {
         (0..4).for_each(|number| write_block(&hybrid, 4 * round + number));
         hybrid.flush().expect("it is flushed");
     }
     drop(hybrid);
     // Twelve records, and a mark behind the first four and the second four.
-    flip(&pair, 10 * RECORD + 2 * BLOCK, 20);
-    let report = checked(&pair);
+    pair.flip(10 * RECORD + 2 * BLOCK, 20);
+    let report = pair.checked();
     assert_eq!((report.damage, report.perhaps_lost.at_risk), (None, vec![range(10 * BLOCK, BLOCK)]));
 }
 
@@ -263,14 +236,7 @@ fn what_a_rhythm_promised_is_perhaps_lost_like_all_that_a_flush_promised() {
 fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
     let pair = Pair::new(DISK);
     let never = SpinDown::parse("never", Costs { break_even: Nanos::from_secs(10) }).expect("it is known");
-    let opened = Hybrid::open(
-        pair.disk.clone(),
-        pair.flash.clone(),
-        pair.sleeping_disk.clone(),
-        by_hand(Algorithm::Whole),
-        Some(never),
-    );
-    let hybrid = opened.expect("it can be opened");
+    let hybrid = pair.kept(by_hand(Algorithm::Whole), never);
     hybrid.sleep().expect("it sleeps");
     (0..3).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
@@ -280,13 +246,9 @@ fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
         let header = Header::decode(&read(&*pair.flash.device, at, BLOCK));
         header.is_ok_and(|header| header.is_mark() && header.marks.certain == RecordNo(4))
     };
-    let begun = std::time::Instant::now();
-    while !noted() {
-        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it never says so");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until("it says so", noted);
     drop(hybrid);
-    flip(&pair, RECORD, 20);
+    pair.flip(RECORD, 20);
     assert!(matches!(pair.try_open(Options::default()).map(|_| ()), Err(HybridError::Corrupt { .. })));
     assert_eq!(pair.sleeping_disk.disturbed(), 0, "the disk slept");
 }
@@ -295,34 +257,30 @@ fn an_idle_disk_says_by_itself_that_what_was_flushed_is_durable() {
 /// last or written since; or the opening is refused, or reports that the sector is perhaps lost.
 #[test]
 fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
-    let seed: u64 = std::env::var("UMBRELLA_FUZZ_SEED")
-        .map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("a number"));
-    let rounds =
-        std::env::var("UMBRELLA_FUZZ_ROUNDS").map_or(300, |rounds| rounds.parse::<u64>().expect("a number") / 1000);
+    let (seed, rounds) = (fuzz_seed(), fuzz_rounds(300));
     let (mut refused, mut report_text, mut whole) = (0, 0, 0);
     for round in 0..rounds {
         let mut random = StdRng::seed_from_u64(seed ^ round);
         let pair = Pair::new(200 * BLOCK);
-        let hybrid = asleep(&pair);
+        let hybrid = pair.asleep();
         // What each block may read as: what was flushed last, and what was written since.
         let mut allowed: BTreeMap<u64, Vec<u8>> = (0..200).map(|block| (block, vec![0])).collect();
+        let keep_last = |allowed: &mut BTreeMap<u64, Vec<u8>>| {
+            allowed.values_mut().for_each(|values| _ = values.drain(..values.len() - 1));
+        };
         for number in 0..random.random_range(1..60_u32) {
             let (block, byte) = (random.random_range(0..200), (number + 1) as u8);
             match random.random_range(0..8) {
                 0 => {
                     hybrid.flush().expect("it is flushed");
-                    for values in allowed.values_mut() {
-                        values.drain(..values.len() - 1);
-                    }
+                    keep_last(&mut allowed);
                 }
                 1 => {
                     let data = fill(byte, BLOCK);
                     hybrid.write(Lba(block * BLOCK), &data, Durability::Through).expect("to the log");
                     allowed.entry(block).or_default().push(byte);
                     // All before it is durable, too.
-                    for values in allowed.values_mut() {
-                        values.drain(..values.len() - 1);
-                    }
+                    keep_last(&mut allowed);
                 }
                 _ => {
                     hybrid.write(Lba(block * BLOCK), &fill(byte, BLOCK), Durability::Cached).expect("to the log");
@@ -338,8 +296,8 @@ fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
             continue;
         }
         let sector = random.random_range(0..last);
-        flip(&pair, sector, random.random_range(0..512));
-        let report = checked(&pair);
+        pair.flip(sector, random.random_range(0..512));
+        let report = pair.checked();
         let Ok(hybrid) = pair.try_open(by_hand(Algorithm::Whole)) else {
             refused += 1;
             assert!(report.damage.is_some(), "seed {seed}, round {round}");
@@ -400,17 +358,10 @@ fn damaged_records_of_one_block_on_both_sides_of_the_logs_end_are_mended() {
         let headers = headers(&pair);
         assert_eq!((headers.len(), headers[before_end as usize]), (9, 0), "{headers:?}");
         drop(hybrid);
-        let images = [&pair.sleeping_disk.inner.to_bytes(), &read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG)];
         // Any run of damaged headers in front of the mark that promised them.
         for (first, last) in (0..8).flat_map(|first| (first..8).map(move |last| (first, last))) {
-            let [sleeping_disk, flash] = images.map(|image| Memory::from_bytes(image.clone()));
-            let sleeping_disk = SleepingDisk::new(sleeping_disk);
-            let pair = Pair {
-                disk: half("disk", sleeping_disk.clone()),
-                flash: half("flash", Arc::new(flash)),
-                sleeping_disk,
-            };
-            headers[first..=last].iter().for_each(|at| flip(&pair, *at, 20));
+            let pair = pair.copy();
+            headers[first..=last].iter().for_each(|at| pair.flip(*at, 20));
             let label = format!("{before_end} before the end, headers {first} to {last}");
             let hybrid = pair.try_open(by_hand(Algorithm::Whole)).unwrap_or_else(|error| panic!("{label}: {error}"));
             let lost = hybrid.perhaps_lost().clone();
@@ -448,20 +399,13 @@ fn headers(pair: &Pair) -> Vec<u64> {
 #[test]
 fn a_log_full_of_damage_is_read_a_few_times_and_not_once_for_each_record() {
     let flash = 40_000 * RECORD;
-    let sleeping_disk = SleepingDisk::new(Memory::new(sectors(DISK + TAG_SECTORS)));
-    let pair = Pair {
-        disk: half("disk", sleeping_disk.clone()),
-        flash: half("flash", Arc::new(flash_of(flash))),
-        sleeping_disk,
-    };
-    create(&pair.disk, &pair.flash).expect("an empty pair can be made");
-    let hybrid = asleep(&pair);
+    let pair = Pair::created(Memory::new(sectors(DISK + TAG_SECTORS)), Arc::new(flash_of(flash)));
+    let hybrid = pair.asleep();
     (0..39_000).for_each(|number| write_block(&hybrid, number % 400));
     hybrid.flush().expect("it is flushed");
     drop(hybrid);
-    (1..39_000).step_by(2).for_each(|number| flip(&pair, number * RECORD, 20));
-    let copy = Memory::from_bytes(read(&*pair.flash.device, 0, LOG_START.0 + flash));
-    let counted = Arc::new(Faulty::new(copy, Plan::new(1)));
+    (1..39_000).step_by(2).for_each(|number| pair.flip(number * RECORD, 20));
+    let counted = Arc::new(Faulty::new(copy_of(&pair.flash), Plan::new(1)));
     let report = check(&pair.disk, &half("flash", counted.clone())).expect("it is a pair");
     assert_eq!((report.damage, report.perhaps_lost.unknown_records), (None, 0));
     assert_eq!(report.perhaps_lost.at_risk.len(), 200, "what is newest in every other block");

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use umbrella_policy::flash_cache::{Algorithm, FlushTrigger, Percent};
+use umbrella_policy::spin_down::SpinDown;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::format::{Epoch, LEAST_LOG, LOG_START, RecordNo, TAG_SECTORS};
@@ -31,9 +32,11 @@ use super::pair::read_superblock;
 use super::*;
 use crate::device::{BlockDevice, Durability, Geometry, Zeroes};
 use crate::error::BlockError;
+use crate::fault::{Faulty, Plan, Rule};
 use crate::memory::Memory;
+use crate::record::Overlay;
 use crate::spindle::{Power, Spindle};
-use crate::testing::{Coarse, check_crash_states, fill, range, read};
+use crate::testing::{Coarse, check_crash_states, each_crash_state, fill, flip, range, read, until};
 
 /// A disk that must not be touched while it sleeps; touches are counted.
 pub(super) struct SleepingDisk<D> {
@@ -122,23 +125,42 @@ pub(super) fn by_hand(algorithm: Algorithm) -> Options {
     }
 }
 
-/// A pair in memory, with the smallest log.
-pub(super) struct Pair {
-    pub(super) sleeping_disk: Arc<SleepingDisk<Memory>>,
+/// A pair in memory.
+pub(super) struct Pair<D = Memory> {
+    pub(super) sleeping_disk: Arc<SleepingDisk<D>>,
     pub(super) disk: PairHalf,
     pub(super) flash: PairHalf,
 }
 
 impl Pair {
+    /// With the smallest log.
     pub(super) fn new(disk: u64) -> Pair {
-        let sleeping_disk = SleepingDisk::new(Memory::new(sectors(disk + TAG_SECTORS)));
-        let pair = Pair {
-            disk: half("disk", sleeping_disk.clone()),
-            flash: half("flash", Arc::new(flash_of(LEAST_LOG))),
-            sleeping_disk,
-        };
+        Pair::created(Memory::new(sectors(disk + TAG_SECTORS)), Arc::new(flash_of(LEAST_LOG)))
+    }
+}
+
+impl<D: BlockDevice + 'static> Pair<D> {
+    /// Two devices as they are.
+    pub(super) fn of(disk: D, flash: Arc<dyn BlockDevice>) -> Pair<D> {
+        let sleeping_disk = SleepingDisk::new(disk);
+        Pair { disk: half("disk", sleeping_disk.clone()), flash: half("flash", flash), sleeping_disk }
+    }
+
+    /// Two devices that become a pair.
+    pub(super) fn created(disk: D, flash: Arc<dyn BlockDevice>) -> Pair<D> {
+        let pair = Pair::of(disk, flash);
         create(&pair.disk, &pair.flash).expect("an empty pair can be made");
         pair
+    }
+
+    /// The same disk before another flash.
+    pub(super) fn with_flash(&self, flash: Arc<dyn BlockDevice>) -> Pair<D> {
+        Pair { sleeping_disk: self.sleeping_disk.clone(), disk: self.disk.clone(), flash: half("flash", flash) }
+    }
+
+    /// A copy that may change. What it was made of must not.
+    pub(super) fn copy(&self) -> Pair<Overlay> {
+        Pair::of(copy_of(&self.disk), Arc::new(copy_of(&self.flash)))
     }
 
     pub(super) fn open(&self, options: Options) -> Hybrid {
@@ -148,6 +170,52 @@ impl Pair {
     pub(super) fn try_open(&self, options: Options) -> Result<Hybrid, HybridError> {
         Hybrid::open(self.disk.clone(), self.flash.clone(), self.sleeping_disk.clone(), options, None)
     }
+
+    /// Open, with a thread that puts the disk to sleep and drains the log.
+    pub(super) fn kept(&self, options: Options, spin_down: SpinDown) -> Hybrid {
+        Hybrid::open(self.disk.clone(), self.flash.clone(), self.sleeping_disk.clone(), options, Some(spin_down))
+            .expect("the pair can be opened")
+    }
+
+    /// Open, with a disk that sleeps.
+    pub(super) fn asleep(&self) -> Hybrid {
+        let hybrid = self.open(by_hand(Algorithm::Whole));
+        hybrid.sleep().expect("it sleeps");
+        hybrid
+    }
+
+    pub(super) fn checked(&self) -> PairReport {
+        check(&self.disk, &self.flash).expect("it is a pair")
+    }
+
+    pub(super) fn damaged(&self) -> DamagedPair {
+        DamagedPair::open(self.disk.clone(), self.flash.clone()).expect("it is a pair")
+    }
+
+    /// Turns over a bit of a sector of the log.
+    pub(super) fn flip(&self, sector: u64, byte: usize) {
+        flip(&*self.flash.device, ((LOG_START.0 + sector) * SECTOR_BYTES) as usize + byte);
+    }
+}
+
+/// A copy that may change. The half itself must not.
+fn copy_of(half: &PairHalf) -> Overlay {
+    Overlay::new(half.device.clone())
+}
+
+/// Such a copy whose calls follow a rule.
+fn faulty_copy_of(half: &PairHalf, rule: Rule) -> Faulty<Overlay> {
+    Faulty::new(copy_of(half), Plan::new(1).rule(rule))
+}
+
+/// All that a half holds.
+fn contents(half: &PairHalf) -> Vec<u8> {
+    read(&*half.device, 0, half.device.geometry().capacity.0)
+}
+
+/// The same half as it is now.
+fn backup_of(half: &PairHalf) -> PairHalf {
+    PairHalf { device: Arc::new(Memory::from_bytes(contents(half))), ..half.clone() }
 }
 
 #[test]
@@ -173,8 +241,7 @@ fn while_the_disk_sleeps_writes_and_their_reads_do_not_touch_it() {
 #[test]
 fn a_write_to_a_spinning_disk_goes_past_the_log_unless_the_log_has_older_data() {
     let pair = Pair::new(1000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it can sleep");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(10), &fill(1, 10), Durability::Cached).expect("to the log");
     hybrid.wake().expect("it wakes");
     hybrid.write(Lba(50), &fill(2, 10), Durability::Cached).expect("to the disk");
@@ -194,14 +261,13 @@ fn a_write_to_a_spinning_disk_goes_past_the_log_unless_the_log_has_older_data() 
 #[test]
 fn what_is_in_the_log_is_there_after_the_next_opening() {
     let pair = Pair::new(1000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it can sleep");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(0), &fill(7, 900), Durability::Cached).expect("to the log");
     hybrid.write(Lba(5), &fill(8, 1), Durability::Cached).expect("to the log");
     hybrid.close().expect("it can be closed");
     let hybrid = pair.open(by_hand(Algorithm::Whole));
     assert_eq!(read(&hybrid, 0, 901), [fill(7, 5), fill(8, 1), fill(7, 894), fill(0, 1)].concat());
-    let report = check(&pair.disk, &pair.flash).expect("it is a pair");
+    let report = pair.checked();
     assert_eq!((report.records, report.torn, report.damage), (2, false, None));
     assert_eq!(report.only_in_log, [range(0, 900)]);
 }
@@ -209,8 +275,7 @@ fn what_is_in_the_log_is_there_after_the_next_opening() {
 #[test]
 fn a_write_larger_than_a_record_is_several() {
     let pair = Pair::new(9000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it can sleep");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(1), &fill(7, 5000), Durability::Through).expect("to the log");
     assert_eq!(hybrid.stats().records, 3);
     assert!(read(&hybrid, 0, 5002) == [fill(0, 1), fill(7, 5000), fill(0, 1)].concat());
@@ -219,8 +284,7 @@ fn a_write_larger_than_a_record_is_several() {
 #[test]
 fn of_a_long_write_the_part_that_the_log_knows_nothing_of_goes_to_the_disk() {
     let pair = Pair::new(9000);
-    let hybrid = pair.open(by_hand(Algorithm::Whole));
-    hybrid.sleep().expect("it can sleep");
+    let hybrid = pair.asleep();
     hybrid.write(Lba(2500), &fill(1, 1), Durability::Cached).expect("to the log");
     hybrid.wake().expect("it wakes");
     hybrid.write(Lba(0), &fill(2, 5000), Durability::Through).expect("to both");
@@ -241,13 +305,6 @@ fn a_pair_that_is_dissolved_leaves_a_plain_disk() {
     refuse_occupied(&pair.disk, &pair.flash).expect("both are free again");
     create(&pair.disk, &pair.flash).expect("and can be joined again");
     assert_eq!(read(&pair.open(Options::default()), 3, 30), fill(9, 30));
-}
-
-/// The same contents, apart from it.
-fn copy_of(half: &PairHalf) -> PairHalf {
-    let sectors = half.device.geometry().capacity.0;
-    let memory = Memory::from_bytes(read(&*half.device, 0, sectors));
-    PairHalf { name: half.name.clone(), device: Arc::new(memory) }
 }
 
 #[test]
@@ -274,7 +331,7 @@ fn a_pair_that_is_detached_stays_one_and_its_disk_may_be_used_alone() {
 fn an_empty_log_keeps_no_disk_from_another_flash_but_an_older_copy_is_refused() {
     let pair = Pair::new(1000);
     pair.open(by_hand(Algorithm::Whole)).detach().expect("it can be detached");
-    let old = copy_of(&pair.disk);
+    let old = backup_of(&pair.disk);
     pair.open(by_hand(Algorithm::Whole)).detach().expect("it can be detached");
     let opened =
         Hybrid::open(old, pair.flash.clone(), pair.sleeping_disk.clone(), Options::default(), None).map(|_| ());
@@ -289,7 +346,7 @@ fn an_empty_log_keeps_no_disk_from_another_flash_but_an_older_copy_is_refused() 
 fn a_disk_that_was_put_back_after_an_opening_that_logged_nothing_is_refused() {
     let pair = Pair::new(1000);
     pair.open(Options::default()).close().expect("it can be closed");
-    let old = copy_of(&pair.disk);
+    let old = backup_of(&pair.disk);
     // The disk spins: the log gets nothing.
     let hybrid = pair.open(Options::default());
     hybrid.write(Lba(5), &fill(2, 1), Durability::Through).expect("to the disk");
@@ -326,27 +383,18 @@ fn only_the_two_halves_of_one_pair_are_opened() {
 #[test]
 fn a_half_that_was_put_back_from_a_copy_is_refused() {
     let pair = Pair::new(1000);
-    let copy = |half: &PairHalf| {
-        let sectors = half.device.geometry().capacity.0;
-        Arc::new(Memory::from_bytes(read(&*half.device, 0, sectors)))
-    };
-    let (old_flash, old_disk) = (copy(&pair.flash), copy(&pair.disk));
+    let (old_flash, old_disk) = (backup_of(&pair.flash), backup_of(&pair.disk));
     drop(pair.open(Options::default()));
     drop(pair.open(Options::default()));
-    let stale = |disk: &PairHalf, flash: &PairHalf| match Hybrid::open(
-        disk.clone(),
-        flash.clone(),
-        pair.sleeping_disk.clone(),
-        Options::default(),
-        None,
-    )
-    .map(|_| ())
-    {
-        Err(HybridError::Stale { older, older_epoch, newer_epoch, .. }) => (older, older_epoch, newer_epoch),
-        other => panic!("{other:?}"),
+    let stale = |disk: PairHalf, flash: PairHalf| {
+        let opened = Hybrid::open(disk, flash, pair.sleeping_disk.clone(), Options::default(), None);
+        match opened.map(|_| ()) {
+            Err(HybridError::Stale { older, older_epoch, newer_epoch, .. }) => (older, older_epoch, newer_epoch),
+            other => panic!("{other:?}"),
+        }
     };
-    assert_eq!(stale(&pair.disk, &half("flash", old_flash)), ("flash".to_owned(), Epoch(1), Epoch(3)));
-    assert_eq!(stale(&half("disk", old_disk), &pair.flash), ("disk".to_owned(), Epoch(1), Epoch(3)));
+    assert_eq!(stale(pair.disk.clone(), old_flash), ("flash".to_owned(), Epoch(1), Epoch(3)));
+    assert_eq!(stale(old_disk, pair.flash.clone()), ("disk".to_owned(), Epoch(1), Epoch(3)));
     pair.open(Options::default());
 }
 

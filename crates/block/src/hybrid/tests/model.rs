@@ -94,12 +94,10 @@ fn halves_with_blocks_of_4_kib_are_read_and_written_in_such_blocks() {
 
     for (seed, algorithm) in Algorithm::ALL.into_iter().enumerate() {
         let mut random = StdRng::seed_from_u64(seed as u64);
-        let sleeping_disk = SleepingDisk::new(Coarse(Memory::new(sectors(DISK / 8 * 8 + TAG_SECTORS))));
-        let (disk, flash) = (half("disk", sleeping_disk.clone()), half("flash", Arc::new(Coarse(flash_of(LEAST_LOG)))));
-        create(&disk, &flash).expect("they can be joined");
+        let disk = Coarse(Memory::new(sectors(DISK / 8 * 8 + TAG_SECTORS)));
+        let pair = Pair::created(disk, Arc::new(Coarse(flash_of(LEAST_LOG))));
         // Memory that is no multiple of a block.
-        let options = Options { memory: ByteSize(70_001), ..by_hand(algorithm) };
-        let hybrid = Hybrid::open(disk, flash, sleeping_disk.clone(), options, None).expect("it can be opened");
+        let hybrid = pair.open(Options { memory: ByteSize(70_001), ..by_hand(algorithm) });
         let mut truth = fill(0, DISK / 8 * 8);
         for _ in 0..200 {
             let block = random.random_range(0..DISK / 8);
@@ -122,6 +120,6 @@ fn halves_with_blocks_of_4_kib_are_read_and_written_in_such_blocks() {
         }
         assert!(read(&hybrid, 0, DISK / 8 * 8) == truth, "{algorithm}");
         hybrid.dissolve().expect("it can be detached");
-        assert!(read(&sleeping_disk.inner.0, 0, DISK / 8 * 8) == truth, "{algorithm}");
+        assert!(read(&pair.sleeping_disk.inner.0, 0, DISK / 8 * 8) == truth, "{algorithm}");
     }
 }

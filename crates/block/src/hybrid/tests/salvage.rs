@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::error::Operation;
-use crate::fault::{CallFault, Faulty, Plan, Rule};
+use crate::fault::CallFault;
 
 /// Sectors of a record of the tests: a header and as much data.
 const RECORD: u64 = 16;
@@ -21,21 +21,6 @@ fn three_records() -> Pair {
     pair
 }
 
-/// Turns over a bit of a sector of the log.
-fn damage(pair: &Pair, sector: u64) {
-    let mut bytes = read(&*pair.flash.device, LOG_START.0 + sector, 1);
-    bytes[300] ^= 1;
-    pair.flash.device.write(Lba(LOG_START.0 + sector), &bytes, Durability::Cached).expect("memory");
-}
-
-fn salvage(pair: &Pair) -> DamagedPair {
-    DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("they are a pair")
-}
-
-fn contents(half: &PairHalf) -> Vec<u8> {
-    read(&*half.device, 0, half.device.geometry().capacity.0)
-}
-
 fn losses(at_risk: &[SectorRange], unknown_records: u64) -> Losses {
     Losses { at_risk: at_risk.to_vec(), unknown_records }
 }
@@ -43,13 +28,13 @@ fn losses(at_risk: &[SectorRange], unknown_records: u64) -> Losses {
 #[test]
 fn damaged_data_is_an_error_exactly_where_nothing_newer_replaces_it() {
     let pair = three_records();
-    damage(&pair, 12);
+    pair.flip(12, 300);
     assert!(matches!(
         pair.try_open(Options::default()).map(|_| ()),
         Err(HybridError::Corrupt { sequence: RecordNo(1), .. })
     ));
     let before = (contents(&pair.disk), contents(&pair.flash));
-    let salvage = salvage(&pair);
+    let salvage = pair.damaged();
     assert!(matches!(salvage.damage(), Some(HybridError::Corrupt { fault: Fault::Data, .. })));
     assert_eq!((salvage.losses(), salvage.cached()), (losses(&[range(0, 4)], 0), sectors(16)));
     for start in 0..4 {
@@ -67,7 +52,7 @@ fn damaged_data_is_an_error_exactly_where_nothing_newer_replaces_it() {
         assert!(matches!(refused, Err(BlockError::ReadOnly { .. })), "{refused:?}");
     }
     assert!(before == (contents(&pair.disk), contents(&pair.flash)), "nothing is written");
-    let report = check(&pair.disk, &pair.flash).expect("they are a pair");
+    let report = pair.checked();
     assert_eq!((report.records, report.losses), (3, losses(&[range(0, 4)], 0)));
     assert_eq!(report.only_in_log, [range(4, 8), range(100, 8)]);
 }
@@ -82,10 +67,10 @@ fn of_a_long_write_only_the_damaged_block_is_lost_or_its_neighbours_in_the_longe
         hybrid.sleep().expect("it sleeps");
         hybrid.write(Lba(1000), &fill(1, written), Durability::Through).expect("to the log");
         hybrid.close().expect("it ends");
-        damage(&pair, 8 + 19);
+        pair.flip(8 + 19, 300);
         let start = 1000 + 16 / lost * lost;
-        assert_eq!(salvage(&pair).losses(), losses(&[range(start, lost)], 0), "{written} sectors");
-        salvage(&pair).salvage().expect("it is known what is lost");
+        assert_eq!(pair.damaged().losses(), losses(&[range(start, lost)], 0), "{written} sectors");
+        pair.damaged().salvage().expect("it is known what is lost");
         let hybrid = pair.open(by_hand(Algorithm::Whole));
         assert_eq!(hybrid.lost(), [range(start, lost)], "{written} sectors");
         let (behind, end) = (start + lost, 1000 + written);
@@ -97,8 +82,8 @@ fn of_a_long_write_only_the_damaged_block_is_lost_or_its_neighbours_in_the_longe
 #[test]
 fn behind_a_header_that_is_lost_what_the_last_opening_wrote_still_counts() {
     let pair = three_records();
-    damage(&pair, RECORD);
-    let salvage = salvage(&pair);
+    pair.flip(RECORD, 300);
+    let salvage = pair.damaged();
     assert!(matches!(salvage.damage(), Some(HybridError::Corrupt { sequence: RecordNo(2), fault: Fault::Header, .. })));
     assert_eq!(salvage.losses(), losses(&[range(100, 8)], 0), "the third says what the second held");
     assert_eq!(read(&salvage, 0, 100), [fill(1, 4), fill(9, 8), fill(3, 88)].concat());
@@ -109,8 +94,8 @@ fn behind_a_header_that_is_lost_what_the_last_opening_wrote_still_counts() {
 fn behind_a_header_that_is_lost_what_may_be_a_leftover_is_lost_too() {
     let pair = three_records();
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
-    damage(&pair, RECORD);
-    let salvage = salvage(&pair);
+    pair.flip(RECORD, 300);
+    let salvage = pair.damaged();
     assert_eq!(salvage.losses(), losses(&[range(4, 8)], 1));
     assert_eq!(read(&salvage, 0, 4), fill(1, 4));
     salvage.read(Lba(11), &mut fill(0, 1)).expect_err("it cannot be known whether it is the newest");
@@ -130,8 +115,8 @@ fn a_leftover_behind_a_lost_header_is_not_taken_for_data() {
     hybrid.sleep().expect("it sleeps");
     hybrid.write(Lba(200), &fill(7, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
-    damage(&pair, RECORD);
-    let salvage = salvage(&pair);
+    pair.flip(RECORD, 300);
+    let salvage = pair.damaged();
     assert_eq!(salvage.losses(), losses(&[range(4, 8)], 1));
     salvage.read(Lba(4), &mut fill(0, 8)).expect_err("not what the leftover says");
 }
@@ -143,8 +128,8 @@ fn a_record_cannot_say_that_the_one_before_it_held_sectors_beyond_the_disk() {
     let header = format::Header::decode(&read(&*pair.flash.device, third.0, 8)).expect("it is whole");
     let header = format::Header { before: Some(vec![range(1000, 8)]), ..header };
     pair.flash.device.write(third, &header.encode(), Durability::Cached).expect("memory");
-    damage(&pair, RECORD);
-    assert_eq!(salvage(&pair).losses(), losses(&[], 1));
+    pair.flip(RECORD, 300);
+    assert_eq!(pair.damaged().losses(), losses(&[], 1));
 }
 
 #[test]
@@ -152,7 +137,7 @@ fn what_was_durable_and_is_gone_to_the_end_is_counted() {
     let pair = three_records();
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
     pair.flash.device.write(Lba(LOG_START.0 + RECORD), &fill(0, 2 * RECORD), Durability::Cached).expect("memory");
-    let salvage = salvage(&pair);
+    let salvage = pair.damaged();
     assert_eq!(salvage.losses(), losses(&[], 2));
     assert_eq!(read(&salvage, 0, 9), [fill(1, 8), fill(3, 1)].concat());
 }
@@ -169,14 +154,12 @@ fn sectors_of_flash_that_cannot_be_read_are_as_damaged_ones() {
     ] {
         let pair = three_records();
         let broken = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(LOG_START.0 + sector, 1));
-        let flash = Memory::from_bytes(contents(&pair.flash));
-        let flash = half("flash", Arc::new(Faulty::new(flash, Plan::new(1).rule(broken))));
-        let opened =
-            Hybrid::open(pair.disk.clone(), flash.clone(), pair.sleeping_disk.clone(), Options::default(), None);
-        assert!(matches!(opened.map(|_| ()), Err(HybridError::LogUnreadable { .. })), "a whole pair needs all of it");
-        let salvage = DamagedPair::open(pair.disk.clone(), flash.clone()).expect("they are a pair");
+        let pair = pair.with_flash(Arc::new(faulty_copy_of(&pair.flash, broken)));
+        let opened = pair.try_open(Options::default()).map(|_| ());
+        assert!(matches!(opened, Err(HybridError::LogUnreadable { .. })), "a whole pair needs all of it");
+        let salvage = pair.damaged();
         assert_eq!(salvage.losses(), found, "sector {sector}");
-        assert_eq!(check(&pair.disk, &flash).expect("they are a pair").losses, found);
+        assert_eq!(pair.checked().losses, found);
         if sector == RECORD + 2 {
             salvage.read(Lba(100), &mut fill(0, 1)).expect_err("it is lost");
         } else {
@@ -189,7 +172,7 @@ fn sectors_of_flash_that_cannot_be_read_are_as_damaged_ones() {
 fn what_an_opening_has_found_is_durable_and_later_damage_of_it_is_noticed() {
     let pair = three_records();
     drop(pair.open(by_hand(Algorithm::Whole)));
-    damage(&pair, 2 * RECORD + 10);
+    pair.flip(2 * RECORD + 10, 300);
     let opened = pair.try_open(Options::default()).map(|_| ());
     assert!(matches!(opened, Err(HybridError::Corrupt { sequence: RecordNo(3), .. })), "{opened:?}");
 }
@@ -197,7 +180,7 @@ fn what_an_opening_has_found_is_durable_and_later_damage_of_it_is_noticed() {
 #[test]
 fn a_whole_pair_is_read_as_it_is() {
     let pair = three_records();
-    let salvage = salvage(&pair);
+    let salvage = pair.damaged();
     assert!(salvage.damage().is_none());
     assert_eq!((salvage.losses(), salvage.geometry().capacity), (losses(&[], 0), Lba(1000)));
     assert_eq!(read(&salvage, 0, 13), [fill(1, 4), fill(9, 8), fill(3, 1)].concat());
@@ -219,9 +202,9 @@ fn a_changed_disk_and_a_foreign_flash_are_not_salvaged() {
 fn taking_a_damaged_pair_apart_brings_what_is_whole_to_the_disk() {
     let pair = three_records();
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
-    damage(&pair, 12);
+    pair.flip(12, 300);
     let mut reported = Vec::new();
-    salvage(&pair)
+    pair.damaged()
         .detach(|done| {
             reported.push(done);
             true
@@ -238,10 +221,10 @@ fn taking_a_damaged_pair_apart_brings_what_is_whole_to_the_disk() {
 fn taking_a_damaged_pair_apart_can_be_stopped_and_done_again() {
     let pair = three_records();
     pair.open(by_hand(Algorithm::Whole)).close().expect("it can be closed");
-    damage(&pair, 12);
-    let stopped = salvage(&pair).detach(|_| false);
+    pair.flip(12, 300);
+    let stopped = pair.damaged().detach(|_| false);
     assert!(matches!(stopped, Err(HybridError::Stopped)), "{stopped:?}");
-    let again = salvage(&pair);
+    let again = pair.damaged();
     assert_eq!(again.losses(), losses(&[range(0, 4)], 0));
     assert_eq!(read(&again, 4, 104), [fill(9, 8), fill(3, 88), fill(2, 8)].concat());
     again.detach(|_| true).expect("the disk is well");

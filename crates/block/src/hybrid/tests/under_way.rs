@@ -11,9 +11,7 @@ use umbrella_units::Nanos;
 
 use super::*;
 use crate::error::Operation;
-
-/// How long anything is waited for; longer, and the test has failed.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
+use crate::testing::TIMEOUT;
 
 /// A device whose calls of one kind stop at its gate while that is closed.
 pub(super) struct Gated {
@@ -113,30 +111,19 @@ impl BlockDevice for Gated {
 
 /// A pair with a gate before each half.
 pub(super) struct GatedPair {
-    pub(super) sleeping_disk: Arc<SleepingDisk<Gated>>,
+    pub(super) pair: Pair<Gated>,
     pub(super) flash: Arc<Gated>,
 }
 
 impl GatedPair {
     pub(super) fn new() -> GatedPair {
-        let sleeping_disk = SleepingDisk::new(Gated::new(Memory::new(sectors(8000 + TAG_SECTORS))));
-        let gated = GatedPair { sleeping_disk, flash: Arc::new(Gated::new(flash_of(LEAST_LOG))) };
-        let (disk, flash) = gated.halves();
-        create(&disk, &flash).expect("an empty pair can be made");
-        gated
-    }
-
-    pub(super) fn halves(&self) -> (PairHalf, PairHalf) {
-        (half("disk", self.sleeping_disk.clone()), half("flash", self.flash.clone()))
+        let flash = Arc::new(Gated::new(flash_of(LEAST_LOG)));
+        let pair = Pair::created(Gated::new(Memory::new(sectors(8000 + TAG_SECTORS))), flash.clone());
+        GatedPair { pair, flash }
     }
 
     pub(super) fn hybrid(&self, algorithm: Algorithm) -> Hybrid {
-        self.open(by_hand(algorithm), None)
-    }
-
-    pub(super) fn open(&self, options: Options, spin_down: Option<SpinDown>) -> Hybrid {
-        let (disk, flash) = self.halves();
-        Hybrid::open(disk, flash, self.sleeping_disk.clone(), options, spin_down).expect("the pair can be opened")
+        self.pair.open(by_hand(algorithm))
     }
 
     /// An open pair with `count` sectors of `byte` at `start`, which only the log holds.
@@ -148,7 +135,7 @@ impl GatedPair {
     }
 
     pub(super) fn disk(&self) -> &Gated {
-        &self.sleeping_disk.inner
+        &self.pair.sleeping_disk.inner
     }
 }
 
@@ -165,11 +152,7 @@ pub(super) fn starts<'s, T: Send + 's>(
 }
 
 pub(super) fn ends<T>(work: ScopedJoinHandle<'_, T>) -> T {
-    let begun = Instant::now();
-    while !work.is_finished() {
-        assert!(begun.elapsed() < TIMEOUT, "it does not end");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until("it ends", || work.is_finished());
     work.join().expect("no panic")
 }
 
@@ -236,13 +219,7 @@ fn a_drain_that_fails_in_the_middle_of_a_record_leaves_the_rest_of_it_in_the_log
         let first = starts(scope, || hybrid.write(Lba(20), &fill(8, 1), Durability::Cached));
         gated.flash.holds(1);
         let second = starts(scope, || hybrid.write(Lba(2000), &fill(1, 1040), Durability::Cached));
-        let joined = |count| {
-            let begun = Instant::now();
-            while hybrid.shared.state.lock().joined < count {
-                assert!(begun.elapsed() < TIMEOUT, "it does not join");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
+        let joined = |count| until("it joins", || hybrid.shared.state.lock().joined >= count);
         joined(3);
         let third = starts(scope, || hybrid.write(Lba(5000), &fill(2, 900), Durability::Cached));
         joined(4);
@@ -257,7 +234,7 @@ fn a_drain_that_fails_in_the_middle_of_a_record_leaves_the_rest_of_it_in_the_log
     hybrid.drain().expect_err("the disk is broken");
     assert_eq!(read(&hybrid, 5000, 900), fill(2, 900));
     drop(hybrid);
-    assert!(check(&gated.halves().0, &gated.halves().1).expect("it is a pair").damage.is_none());
+    assert!(gated.pair.checked().damage.is_none());
     gated.disk().gate.lock().broken = None;
     let hybrid = gated.hybrid(Algorithm::Alg1);
     assert_eq!(read(&hybrid, 5000, 900), fill(2, 900));
@@ -318,7 +295,7 @@ fn a_flush_returns_only_when_what_was_written_to_the_disk_is_durable() {
         }
         ends(sleep).expect("now it sleeps");
     });
-    assert_eq!((hybrid.stats().disk, gated.sleeping_disk.disturbed()), (Motion::Asleep, 0));
+    assert_eq!((hybrid.stats().disk, gated.pair.sleeping_disk.disturbed()), (Motion::Asleep, 0));
 }
 
 #[test]
@@ -347,7 +324,7 @@ fn a_disk_that_is_read_or_written_does_not_fall_asleep_under_it() {
             ends(sleep).expect("now it sleeps");
             ends(later).expect("to the log");
         });
-        assert_eq!((hybrid.at_risk(), gated.sleeping_disk.disturbed()), (vec![range(4004, 2)], 0));
+        assert_eq!((hybrid.at_risk(), gated.pair.sleeping_disk.disturbed()), (vec![range(4004, 2)], 0));
     }
 }
 
@@ -385,11 +362,7 @@ fn of_a_write_on_its_way_into_the_log_and_a_newer_one_the_newer_wins_and_stays()
         hybrid.wake().expect("it wakes");
         gated.disk().close(Operation::Write, range(1000, 16));
         let newer = starts(scope, || hybrid.write(Lba(1000), &fill(2, 16), Durability::Cached));
-        let begun = Instant::now();
-        while hybrid.shared.state.lock().joined < 2 && gated.disk().gate.lock().waiting == 0 {
-            assert!(begun.elapsed() < TIMEOUT, "it goes nowhere");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("it goes somewhere", || hybrid.shared.state.lock().joined >= 2 || gated.disk().gate.lock().waiting > 0);
         assert!(!older.is_finished() && !newer.is_finished());
         gated.flash.open();
         ends(older).expect("the flash is well");
@@ -439,15 +412,12 @@ fn closing_ends_the_drain_that_the_keeper_began_and_what_is_left_stays_on_flash(
     hybrid.write(Lba(2000), &fill(2, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
     gated.disk().close(Operation::Write, range(1000, 8));
-    let hybrid = gated.open(Options { when: FlushTrigger::Each, ..by_hand(Algorithm::Alg1) }, Some(never()));
+    let hybrid = gated.pair.kept(Options { when: FlushTrigger::Each, ..by_hand(Algorithm::Alg1) }, never());
     std::thread::scope(|scope| {
         gated.disk().holds(1);
         let shared = Arc::clone(&hybrid.shared);
         let close = starts(scope, || hybrid.close());
-        let begun = Instant::now();
-        while !shared.state.lock().closing {
-            assert!(begun.elapsed() < TIMEOUT, "it is closing");
-        }
+        until("it is closing", || shared.state.lock().closing);
         gated.disk().open();
         ends(close).expect("it can be closed");
     });
@@ -472,18 +442,10 @@ impl BlockDevice for TellsOne {
     fn flush(&self) -> Result<(), BlockError> {
         if self.is_failing.swap(false, Ordering::SeqCst) {
             self.has_begun.store(true, Ordering::SeqCst);
-            until(&self.ends);
+            until("it ends", || self.ends.load(Ordering::SeqCst));
             return Err(BlockError::io(&"it".into(), Operation::Flush, None, rustix::io::Errno::IO.into()));
         }
         Ok(())
-    }
-}
-
-fn until(it_is_so: &AtomicBool) {
-    let begun = Instant::now();
-    while !it_is_so.load(Ordering::SeqCst) {
-        assert!(begun.elapsed() < TIMEOUT, "it never comes to that");
-        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -506,11 +468,10 @@ fn of_two_flushes_at_once_none_returns_well_when_one_fails() {
         let no = AtomicBool::default;
         let tells_one = |memory| Arc::new(TellsOne { inner: memory, is_failing: no(), has_begun: no(), ends: no() });
         let (disk, flash) = (tells_one(Memory::new(sectors(8000 + TAG_SECTORS))), tells_one(flash_of(LEAST_LOG)));
-        let halves = || (half("disk", disk.clone()), half("flash", flash.clone()));
-        create(&halves().0, &halves().1).expect("an empty pair can be made");
+        let (own, other) = (half("disk", disk.clone()), half("flash", flash.clone()));
+        create(&own, &other).expect("an empty pair can be made");
         let spindle = Arc::new(crate::spindle::NoSpindle::default());
-        let (a, b) = halves();
-        let hybrid = Hybrid::open(a, b, spindle, by_hand(Algorithm::Whole), None).expect("it can be opened");
+        let hybrid = Hybrid::open(own, other, spindle, by_hand(Algorithm::Whole), None).expect("it can be opened");
         if !fails_on_disk {
             hybrid.sleep().expect("it sleeps");
         }
@@ -519,7 +480,7 @@ fn of_two_flushes_at_once_none_returns_well_when_one_fails() {
         failing.is_failing.store(true, Ordering::SeqCst);
         let flushed = std::thread::scope(|scope| {
             let first = starts(scope, || hybrid.flush());
-            until(&failing.has_begun);
+            until("it begins", || failing.has_begun.load(Ordering::SeqCst));
             let (tell, thread) = std::sync::mpsc::channel();
             let hybrid = &hybrid;
             let second = starts(scope, move || {

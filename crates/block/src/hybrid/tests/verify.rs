@@ -6,31 +6,18 @@ use rand::{Rng, SeedableRng};
 use super::super::format::{BLOCK, MOST_LOST};
 use super::*;
 use crate::error::Operation;
-use crate::fault::{CallFault, Faulty, Plan, Rule};
+use crate::fault::CallFault;
+use crate::testing::fuzz_seed;
 
 const DISK: u64 = 4000;
-
-fn asleep(pair: &Pair, algorithm: Algorithm) -> Hybrid {
-    let hybrid = pair.open(by_hand(algorithm));
-    hybrid.sleep().expect("it sleeps");
-    hybrid
-}
-
-/// Turns over a bit of a sector of the log.
-fn flip(pair: &Pair, sector: u64, byte: usize) {
-    let at = Lba(LOG_START.0 + sector);
-    let mut bytes = read(&*pair.flash.device, at.0, 1);
-    bytes[byte] ^= 16;
-    pair.flash.device.write(at, &bytes, Durability::Cached).expect("memory");
-}
 
 #[test]
 fn data_that_changes_in_the_flash_is_an_error_and_whole_again_when_it_is_written() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair, Algorithm::Whole);
+    let hybrid = pair.asleep();
     hybrid.write(Lba(0), &fill(1, 100), Durability::Through).expect("to the log");
     // A header, then the data: the fifth block of it.
-    flip(&pair, BLOCK + 4 * BLOCK + 3, 77);
+    pair.flip(BLOCK + 4 * BLOCK + 3, 77);
     let refused = hybrid.read(Lba(35), &mut fill(0, 1)).expect_err("it is not what was written");
     assert!(matches!(refused, BlockError::Io { operation: Operation::Read, .. }), "{refused:?}");
     assert!(refused.to_string().contains("of the disk. Write these sectors again"), "{refused}");
@@ -43,7 +30,7 @@ fn data_that_changes_in_the_flash_is_an_error_and_whole_again_when_it_is_written
 
 #[test]
 fn a_drain_continues_around_damaged_blocks_which_are_lost_until_they_are_written_again() {
-    for algorithm in [Algorithm::Alg1, Algorithm::Alg2, Algorithm::Alg3, Algorithm::Alg4, Algorithm::Whole] {
+    for algorithm in Algorithm::ALL {
         let pair = Pair::new(DISK);
         let hybrid = pair.open(by_hand(algorithm));
         hybrid.write(Lba(0), &fill(9, DISK), Durability::Cached).expect("to the disk");
@@ -51,7 +38,7 @@ fn a_drain_continues_around_damaged_blocks_which_are_lost_until_they_are_written
         for number in 0..20 {
             hybrid.write(Lba(100 * number), &fill(1, 24), Durability::Cached).expect("to the log");
         }
-        flip(&pair, 32 * 7 + 2 * BLOCK, 5);
+        pair.flip(32 * 7 + 2 * BLOCK, 5);
         hybrid.drain().expect("it continues around what is damaged");
         let (stats, damaged) = (hybrid.stats(), range(708, 8));
         assert_eq!((hybrid.lost(), stats.log_used, stats.damaged_reads), (vec![damaged], ByteSize(0), 1));
@@ -81,9 +68,9 @@ fn a_drain_continues_around_damaged_blocks_which_are_lost_until_they_are_written
 #[test]
 fn a_damaged_block_can_be_written_again_while_the_log_is_full() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair, Algorithm::Whole);
+    let hybrid = pair.asleep();
     hybrid.write(Lba(0), &fill(1, 80), Durability::Cached).expect("to the log");
-    flip(&pair, BLOCK + 4 * BLOCK, 5);
+    pair.flip(BLOCK + 4 * BLOCK, 5);
     // A record takes two blocks, and two stay free for marks.
     while hybrid.stats().log_used.0 + (4 * BLOCK * SECTOR_BYTES) <= hybrid.stats().log_size.0 {
         hybrid.write(Lba(1000), &fill(3, 8), Durability::Cached).expect("to the log");
@@ -97,10 +84,10 @@ fn a_damaged_block_can_be_written_again_while_the_log_is_full() {
 #[test]
 fn a_drain_that_finds_more_damage_than_can_be_listed_leaves_it_in_the_log() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair, Algorithm::Whole);
+    let hybrid = pair.asleep();
     for number in 0..=MOST_LOST as u64 {
         hybrid.write(Lba(16 * number), &fill(1, 8), Durability::Cached).expect("to the log");
-        flip(&pair, 2 * BLOCK * number + BLOCK, 5);
+        pair.flip(2 * BLOCK * number + BLOCK, 5);
     }
     let refused = hybrid.drain().expect_err("too many");
     assert!(matches!(refused, HybridError::Damaged { .. }), "{refused}");
@@ -119,11 +106,8 @@ fn a_drain_around_damage_that_is_cut_off_at_any_superblock_leaves_the_damage_or_
         let pair = Pair::new(DISK);
         let cut =
             Rule::on(Operation::Write, CallFault::Error(rustix::io::Errno::IO)).within(range(0, 16)).from_nth(written);
-        let copy = Memory::from_bytes(read(&*pair.flash.device, 0, LOG_START.0 + LEAST_LOG));
-        let flash = half("flash", Arc::new(Faulty::new(copy, Plan::new(1).rule(cut))));
-        let opened =
-            Hybrid::open(pair.disk.clone(), flash.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None);
-        let Ok(hybrid) = opened else { continue };
+        let pair = pair.with_flash(Arc::new(faulty_copy_of(&pair.flash, cut)));
+        let Ok(hybrid) = pair.try_open(by_hand(Algorithm::Whole)) else { continue };
         hybrid.write(Lba(700), &fill(9, 24), Durability::Cached).expect("to the disk");
         let slept = hybrid.sleep();
         let logged = hybrid.write(Lba(700), &fill(1, 24), Durability::Through);
@@ -132,19 +116,15 @@ fn a_drain_around_damage_that_is_cut_off_at_any_superblock_leaves_the_damage_or_
         if slept.and(logged.map_err(Into::into)).is_err() {
             continue;
         }
-        let mut block = read(&*flash.device, LOG_START.0 + 2 * BLOCK, 1);
-        block[5] ^= 16;
-        flash.device.write(Lba(LOG_START.0 + 2 * BLOCK), &block, Durability::Cached).expect("it is no superblock");
+        pair.flip(2 * BLOCK, 5);
         let drained = hybrid.drain();
         drop(hybrid);
-        let left = half("flash", Arc::new(Memory::from_bytes(read(&*flash.device, 0, LOG_START.0 + LEAST_LOG))));
-        match Hybrid::open(pair.disk.clone(), left.clone(), pair.sleeping_disk.clone(), by_hand(Algorithm::Whole), None)
-        {
+        let left = pair.with_flash(Arc::new(copy_of(&pair.flash)));
+        match left.try_open(by_hand(Algorithm::Whole)) {
             Ok(hybrid) => assert_eq!(hybrid.lost(), [range(708, 8)], "{written}"),
             Err(error) => {
                 assert!(drained.is_err() && matches!(error, HybridError::Corrupt { .. }), "{written}: {error}");
-                let salvage = DamagedPair::open(pair.disk.clone(), left).expect("it is a pair");
-                assert_eq!(salvage.losses().at_risk, [range(708, 8)], "{written}");
+                assert_eq!(left.damaged().losses().at_risk, [range(708, 8)], "{written}");
             }
         }
         let counted = if drained.is_ok() { &mut outcomes.0 } else { &mut outcomes.1 };
@@ -156,13 +136,12 @@ fn a_drain_around_damage_that_is_cut_off_at_any_superblock_leaves_the_damage_or_
 /// Records of any length, in this opening or an earlier one, also such that share blocks of the log.
 #[test]
 fn of_flipped_bytes_anywhere_in_the_log_none_is_served() {
-    let seed: u64 = std::env::var("UMBRELLA_FUZZ_SEED")
-        .map_or_else(|_| rand::rng().random(), |seed| seed.parse().expect("a number"));
+    let seed = fuzz_seed();
     let mut random = StdRng::seed_from_u64(seed);
     let (mut refused, mut served) = (0, 0);
     for round in 0..60 {
         let pair = Pair::new(DISK);
-        let mut hybrid = asleep(&pair, Algorithm::Whole);
+        let mut hybrid = pair.asleep();
         let mut truth = vec![0_u8; DISK as usize];
         for number in 1..60_u8 {
             let (at, sectors) = (random.random_range(0..DISK - 70), random.random_range(1..70));
@@ -170,12 +149,12 @@ fn of_flipped_bytes_anywhere_in_the_log_none_is_served() {
             truth[at as usize..(at + sectors) as usize].fill(number);
             if number == 30 {
                 hybrid.close().expect("it ends");
-                hybrid = asleep(&pair, Algorithm::Whole);
+                hybrid = pair.asleep();
             }
         }
         let used = hybrid.stats().log_used.0 / SECTOR_BYTES;
         for _ in 0..10 {
-            flip(&pair, random.random_range(0..used), random.random_range(0..512));
+            pair.flip(random.random_range(0..used), random.random_range(0..512));
         }
         for (sector, value) in (0..).zip(&truth) {
             let mut found = fill(0xee, 1);
@@ -195,11 +174,11 @@ fn of_flipped_bytes_anywhere_in_the_log_none_is_served() {
 #[test]
 fn a_damaged_pair_that_is_only_read_is_compared_too() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair, Algorithm::Whole);
+    let hybrid = pair.asleep();
     hybrid.write(Lba(0), &fill(1, 16), Durability::Through).expect("to the log");
     hybrid.close().expect("it ends");
-    let damaged = DamagedPair::open(pair.disk.clone(), pair.flash.clone()).expect("it is a pair");
-    flip(&pair, BLOCK, 0);
+    let damaged = pair.damaged();
+    pair.flip(BLOCK, 0);
     damaged.read(Lba(0), &mut fill(0, 8)).expect_err("it has changed since");
     assert_eq!(read(&damaged, 8, 8), fill(1, 8));
 }
@@ -207,16 +186,14 @@ fn a_damaged_pair_that_is_only_read_is_compared_too() {
 #[test]
 fn a_scrub_reads_what_only_the_flash_has_and_leaves_the_disk_asleep() {
     let pair = Pair::new(DISK);
-    let hybrid = asleep(&pair, Algorithm::Whole);
+    let hybrid = pair.asleep();
     hybrid.write(Lba(0), &fill(1, 100), Durability::Through).expect("to the log");
     hybrid.write(Lba(1000), &fill(2, 900), Durability::Through).expect("to the log");
-    hybrid
-        .write_zeroes(SectorRange { start: Lba(3000), sectors: 100 }, Zeroes::Unmap, Durability::Through)
-        .expect("to the log");
-    flip(&pair, BLOCK + 4 * BLOCK + 3, 77);
+    hybrid.write_zeroes(range(3000, 100), Zeroes::Unmap, Durability::Through).expect("to the log");
+    pair.flip(BLOCK + 4 * BLOCK + 3, 77);
     let (mut scrubbing, mut buffer) = (crate::scrub::Scrubbing::default(), crate::scrub::Buffer::default());
     while scrubbing.step(&hybrid, &mut buffer).is_some() {}
-    assert_eq!(scrubbing.damaged, [SectorRange { start: Lba(32), sectors: 8 }]);
+    assert_eq!(scrubbing.damaged, [range(32, 8)]);
     assert_eq!(scrubbing.read.0, 1000 * SECTOR_BYTES);
     assert_eq!(hybrid.stats().disk, Motion::Asleep);
 }
