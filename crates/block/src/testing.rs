@@ -76,11 +76,15 @@ impl BlockDevice for Coarse {
     }
 }
 
-/// Turns over a bit.
+/// Turns over a bit of a byte.
 pub(crate) fn flip(device: &dyn BlockDevice, byte: usize) {
+    flip_bit(device, byte, 4);
+}
+
+pub(crate) fn flip_bit(device: &dyn BlockDevice, byte: usize, bit: usize) {
     let (sector, within) = (byte as u64 / SECTOR_BYTES, byte % SECTOR_BYTES as usize);
     let mut bytes = read(device, sector, 1);
-    bytes[within] ^= 0x10;
+    bytes[within] ^= 1 << bit;
     device.write(Lba(sector), &bytes, Durability::Through).expect("memory takes it");
 }
 

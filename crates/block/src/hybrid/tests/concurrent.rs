@@ -1,8 +1,5 @@
 //! Many callers at once, while the disk falls asleep and the log is drained.
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::*;
 
 const CALLERS: u64 = 6;

@@ -3,9 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::super::format::{BLOCK, BLOCK_BYTES, FlashSuperblock, Header};
 use super::*;
 use crate::testing::{fuzz_rounds, fuzz_seed};

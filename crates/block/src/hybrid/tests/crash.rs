@@ -1,8 +1,6 @@
 //! A power cut at every moment, in every state that it can leave; see [`crate::record`] for the rules.
 
 use proptest::prelude::ProptestConfig;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::record::{Bounds, CrashStates, DeviceNo, Discarded, Journal, Medium, Recorder, Step};

@@ -4,9 +4,6 @@
 
 use std::time::{Duration, Instant};
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::*;
 use crate::testing::{fuzz_seed, setting};
 

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use umbrella_policy::spin_down::{Costs, SpinDown};
 use umbrella_units::Nanos;
 

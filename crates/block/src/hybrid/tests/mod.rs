@@ -23,6 +23,8 @@ mod verify;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use umbrella_policy::flash_cache::{Algorithm, FlushTrigger, Percent};
 use umbrella_policy::spin_down::SpinDown;
 use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};

@@ -1,8 +1,5 @@
 //! A read of the log returns what was written to it, or an error; and nothing else is copied to the disk.
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::super::format::{BLOCK, MOST_LOST};
 use super::*;
 use crate::error::Operation;

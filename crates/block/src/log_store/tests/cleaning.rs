@@ -4,9 +4,6 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::*;
 use crate::device::Geometry;
 use crate::error::BlockError;
@@ -61,9 +58,7 @@ impl Cost {
         let device: Arc<dyn BlockDevice> = disk.clone();
         let store = open(&device, Options { checkpoint_every: ByteSize(32 << 20), ..by_hand() });
         let blocks = sectors_of(&store) / 8 * used / 100;
-        let write = |block: u64, round: u64| {
-            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
-        };
+        let write = |block: u64, round: u64| put(&store, block, round << 32 | block);
         (0..blocks).for_each(|block| write(block, 0));
         let cost = || {
             let stats = store.stats();
@@ -138,9 +133,7 @@ fn what_was_written_at_random_is_read_on_one_way_over_the_disk() {
     let store = open(&device, by_hand());
     let mut blocks: Vec<u64> = (0..2048).collect();
     rand::seq::SliceRandom::shuffle(blocks.as_mut_slice(), &mut StdRng::seed_from_u64(3));
-    for block in blocks {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    blocks.into_iter().for_each(|block| put(&store, block, block));
     store.flush().expect("memory does not fail");
     disk.reads.lock().expect("nobody panics").clear();
     let got = read(&store, 512 * 8, 256 * 8);
@@ -184,8 +177,7 @@ fn all_is_kept(options: Options, seed: u64) {
     assert!(stats.victims[0] + stats.victims[1] > 5, "little was ever live: {stats:?}");
     drop(store);
     is_right(&open(&device, by_hand()));
-    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
-    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    assert_whole(&device);
 }
 
 #[test]
@@ -220,17 +212,9 @@ fn a_segment_whose_second_header_is_damaged_is_left_as_it_is() {
         let slots: Vec<u32> = (0..blocks).map(slot).collect();
         (0..blocks).filter(|block| slots[*block as usize] > 245).collect()
     };
-    for block in (0..blocks).filter(|block| !last_ones.contains(block)) {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    (0..blocks).filter(|block| !last_ones.contains(block)).for_each(|block| put(&store, block, block));
     while store.stats().damaged_segments == 0 {
-        let mut state = store.shared.state.lock();
-        assert!(
-            store
-                .shared
-                .reclaim_once(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
-                .expect("memory does not fail")
-        );
+        assert!(reclaim_once(&store));
     }
     assert_eq!(store.shared.state.lock().damaged, [segment]);
     for block in 0..blocks {

@@ -2,9 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::*;
 
 /// Each thread has blocks of its own, which it writes, discards and reads; what it reads is what it wrote last.
@@ -75,10 +72,6 @@ fn hold_their_own(map_memory: ByteSize, rounds: u32) {
             assert!(read(&store, at, 8) == content(*number), "block {nth} of thread {thread}, reopened");
         }
     }
-}
-
-fn content(number: u32) -> Vec<u8> {
-    number.to_le_bytes().repeat(1024)
 }
 
 #[test]

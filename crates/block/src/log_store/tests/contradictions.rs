@@ -37,7 +37,7 @@ fn closed() -> (Vec<u8>, Vec<u8>) {
     let mut random = StdRng::seed_from_u64(5);
     for number in 1..blocks {
         let block = random.random_range(0..blocks);
-        store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+        put(&store, block, number);
     }
     let held = read(&store, 0, blocks * 8);
     store.close().expect("it can be closed");
@@ -48,9 +48,8 @@ fn closed() -> (Vec<u8>, Vec<u8>) {
 fn change(bytes: &mut [u8], change: impl Fn(&mut [u8], &mut Parts)) {
     let superblock = superblock(bytes);
     let header = |at: usize| CheckpointHeader::parse(&bytes[at..at + 4096], &superblock);
-    let areas =
-        superblock.areas.map(|area| superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096);
-    let newest = areas.into_iter().max_by_key(|at| header(*at).map_or(0, |header| header.number.0)).expect("two");
+    let newest =
+        areas(&superblock).into_iter().max_by_key(|at| header(*at).map_or(0, |header| header.number.0)).expect("two");
     let header = header(newest).expect("it is whole");
     let payload = Payload::parse(&bytes[newest + 4096..], &header, &superblock).expect("it is whole");
     let (map, table) = (payload.map().collect(), payload.segments().collect());
@@ -230,9 +229,9 @@ fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
         let mut bytes = whole.clone();
         change(&mut bytes);
         let held = held.clone();
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
+        let device = from_bytes(bytes.clone());
         let run = move || {
-            let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {});
+            let report = try_check(&device, Depth::Data);
             match &report {
                 Ok(report) => assert!(report.problem_count > 0, "{label}: check says nothing"),
                 Err(error) => println!("  refused: {error}"),
@@ -241,7 +240,7 @@ fn what_contradicts_itself_is_refused_with_a_name_or_reported() {
                 _ = salvage.copy(|_, _| Ok::<(), ()>(()), &mut |_, _| {});
             }
             for access in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
-                let Ok(store) = LogStore::open(Arc::clone(&device), "disk", by_hand(), access) else { continue };
+                let Ok(store) = try_open(&device, access) else { continue };
                 for (block, held) in (0..).zip(held.chunks(4096)) {
                     let mut found = fill(0, 8);
                     // Only the check finds a block that a page of the map hides.

@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use proptest::prelude::ProptestConfig;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use umbrella_units::BlockNo;
 
 use super::*;
 use crate::log_store::format::{ChunkHeader, LogBlock, Superblock};
-use crate::record::{
-    Bounds, CheckError, CrashStates, DeviceNo, Discarded, Journal, Medium, Overlay, Recorder, Recording, Step,
-};
+use crate::record::{Bounds, CheckError, CrashStates, DeviceNo, Discarded, Journal, Medium, Recorder, Recording, Step};
+use crate::testing::setting;
 
 const ON_DISK: DeviceNo = DeviceNo(0);
 const STORE: DeviceNo = DeviceNo(1);
@@ -25,10 +21,11 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    pub(super) fn new(bytes: &[u8]) -> Scene {
+    /// Begins with what a device holds, which must not change any more.
+    pub(super) fn new(initial: Arc<dyn BlockDevice>) -> Scene {
         let journal = Journal::new();
-        let recorder = Recorder::new(Memory::from_bytes(bytes.to_vec()), ON_DISK, Arc::clone(&journal));
-        Scene { journal, disk: Arc::new(recorder), initial: Arc::new(Memory::from_bytes(bytes.to_vec())) }
+        let recorder = Recorder::new(Overlay::new(Arc::clone(&initial)), ON_DISK, Arc::clone(&journal));
+        Scene { journal, disk: Arc::new(recorder), initial }
     }
 
     pub(super) fn open(&self) -> Recorder<LogStore> {
@@ -38,10 +35,6 @@ impl Scene {
     pub(super) fn states(&self, bounds: Bounds) -> CrashStates {
         CrashStates::new(self.journal.recording(), [(ON_DISK, Arc::clone(&self.initial))], bounds)
     }
-}
-
-fn whole_of(device: &dyn BlockDevice) -> Vec<u8> {
-    read(device, 0, sectors_of(device))
 }
 
 /// Opens what a power cut left, without a trace.
@@ -93,7 +86,7 @@ fn check_states(scene: &Scene, before: Vec<u8>, bounds: Bounds, label: &str) -> 
 
 /// A check finds nothing but a copy of the superblock that was being written.
 fn assert_no_problem(device: Arc<dyn BlockDevice>, label: &str) {
-    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).unwrap_or_else(|error| panic!("{label}: {error}"));
+    let report = try_check(&device, Depth::Data).unwrap_or_else(|error| panic!("{label}: {error}"));
     let problems: Vec<_> = report.problems.iter().filter(|problem| !is_expected(problem)).collect();
     assert!(problems.is_empty(), "{label}: {problems:?}");
 }
@@ -102,17 +95,17 @@ pub(super) fn bounds(seed: u64) -> Bounds {
     Bounds { whole: 3, torn: 8, sampled: 10, seed, discarded: Discarded::Kept }
 }
 
-/// A store that was filled, and its contents.
-pub(super) fn filled(segments: u64, scheme: &str, seed: u64) -> (Vec<u8>, Vec<u8>) {
+/// The device of a store that was filled, and the contents of the store.
+pub(super) fn filled(segments: u64, scheme: &str, seed: u64) -> (Arc<dyn BlockDevice>, Vec<u8>) {
     let device = made(segments, scheme);
     let store = open(&device, by_hand());
     let mut random = StdRng::seed_from_u64(seed);
     for block in 0..sectors_of(&store) / 8 {
         store.write(Lba(block * 8), &fill(random.random(), 8), Durability::Cached).expect("there is room");
     }
-    let held = whole_of(&store);
+    let held = bytes_of(&store);
     store.close().expect("it can be closed");
-    (whole_of(&*device), held)
+    (device, held)
 }
 
 #[test]
@@ -122,7 +115,7 @@ fn a_power_cut_loses_nothing_that_was_flushed_and_invents_nothing() {
     let (mut states, mut cleaned) = (0, 0);
     for seed in 0..seeds {
         let (disk, held) = filled(60, names[seed as usize % names.len()], seed);
-        let scene = Scene::new(&disk);
+        let scene = Scene::new(disk);
         let store = scene.open();
         work(&store, &mut StdRng::seed_from_u64(seed), 60);
         cleaned += store.inner().stats().segments_cleaned;
@@ -152,15 +145,14 @@ enum Outcome {
 /// Flips a bit of something that was written, half of the time in a structure of the store's own. Returns the name of
 /// that structure. `None` if there is only the last header of all, which looks like one that was never written.
 fn flip_a_bit(disk: &Overlay, random: &mut StdRng) -> Option<&'static str> {
-    let bytes = whole_of(disk);
-    let superblock = Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512))
-        .or_else(|_| Superblock::parse(&bytes[256 * 4096..][..4096], Lba(bytes.len() as u64 / 512)))
-        .expect("one of them is whole");
-    let (first, count) = (superblock.first.0 as usize, bytes.len() / 4096);
-    let block = |at: usize| &bytes[at * 4096..][..4096];
+    let capacity = disk.geometry().capacity;
+    let block = |at: usize| read(disk, at as u64 * 8, 8);
+    let superblock = [0, 256].into_iter().find_map(|copy| Superblock::parse(&block(copy), capacity).ok());
+    let superblock = superblock.expect("one of them is whole");
+    let (first, count) = (superblock.first.0 as usize, capacity.0 as usize / 8);
     let header = |at: usize| {
         let place = LogBlock(at.checked_sub(first)? as u64);
-        block(at).starts_with(b"ULCK").then(|| ChunkHeader::parse(block(at), &superblock, place).ok())?
+        ChunkHeader::parse(&block(at), &superblock, place).ok()
     };
     let is_data = |at: usize| block(at).chunks(512).all(|sector| sector.iter().all(|byte| *byte == sector[0]));
     let newest = (first..count).filter_map(|at| header(at).map(|header| ((header.epoch, header.sequence), at))).max();
@@ -184,11 +176,10 @@ fn flip_a_bit(disk: &Overlay, random: &mut StdRng) -> Option<&'static str> {
         }
         None => "map page, or what is left of a chunk",
     };
-    let mut sector = block(at)[..512].to_vec();
-    let nth = random.random_range(0..8);
-    sector.copy_from_slice(&block(at)[nth * 512..][..512]);
+    let sector_no = at as u64 * 8 + random.random_range(0..8);
+    let mut sector = read(disk, sector_no, 1);
     sector[random.random_range(0..512)] ^= 1 << random.random_range(0..8);
-    disk.write(Lba((at * 8 + nth) as u64), &sector, Durability::Cached).expect("memory takes it");
+    disk.write(Lba(sector_no), &sector, Durability::Cached).expect("memory takes it");
     Some(what)
 }
 
@@ -232,12 +223,7 @@ fn come_of(disk: &Overlay, expected: (&Medium, &Recording), label: &dyn fmt::Dis
         }
     };
     let reported = !store.stats().repaired.is_empty();
-    let losses: Vec<Loss> = if reported {
-        let problems = checked().expect("it was opened").problems;
-        problems.into_iter().filter_map(|it| if let Problem::Loss(loss) = it { Some(loss) } else { None }).collect()
-    } else {
-        Vec::new()
-    };
+    let losses = if reported { losses_of(checked().expect("it was opened")) } else { Vec::new() };
     let is_reported = |block| losses.iter().any(|loss| loss.unknown > 0 || loss.has(block));
     match errors(&store, expected, is_reported, label) {
         _ if reported => Outcome::Reported,
@@ -249,13 +235,13 @@ fn come_of(disk: &Overlay, expected: (&Medium, &Recording), label: &dyn fmt::Dis
 /// `UMBRELLA_CRASH_STATES`: how many states are tried at least (default: 5,000).
 #[test]
 fn a_power_cut_and_one_damaged_bit_are_never_wrong_data_nor_silence_about_flushed_data() {
-    let wanted = std::env::var("UMBRELLA_CRASH_STATES").map_or(5000, |states| states.parse().expect("a number"));
+    let wanted = setting("UMBRELLA_CRASH_STATES").unwrap_or(5000);
     let (mut tried, mut seed) = (0_u64, 5000);
     let mut table: BTreeMap<(&str, Outcome), u64> = BTreeMap::new();
     while tried < wanted {
         seed += 1;
         let (disk, held) = filled(40, "r_lfs", seed);
-        let scene = Scene::new(&disk);
+        let scene = Scene::new(disk);
         let store = scene.open();
         let mut random = StdRng::seed_from_u64(seed);
         work(&store, &mut random, 30);
@@ -289,7 +275,7 @@ fn a_power_cut_while_recovering_from_one_changes_nothing() {
     let mut states = 0;
     for seed in 0..4 {
         let (disk, _) = filled(60, "r_lfs", seed);
-        let scene = Scene::new(&disk);
+        let scene = Scene::new(disk);
         let store = scene.open();
         let mut random = StdRng::seed_from_u64(1000 + seed);
         work(&store, &mut random, 40);
@@ -301,8 +287,8 @@ fn a_power_cut_while_recovering_from_one_changes_nothing() {
             }
             let Some(state) = walk.states().last() else { continue };
             let left = state.expect("memory does not fail").devices;
-            let held = whole_of(&reopen(&left).expect("it can be opened"));
-            let second = Scene::new(&whole_of(&left[0]));
+            let held = bytes_of(&reopen(&left).expect("it can be opened"));
+            let second = Scene::new(Arc::new(left[0].fork()));
             let store = second.open();
             work(&store, &mut random, 8);
             drop(store);
@@ -315,23 +301,17 @@ fn a_power_cut_while_recovering_from_one_changes_nothing() {
 
 #[test]
 fn making_a_store_is_all_or_nothing() {
-    let bytes = memory(60).to_bytes();
-    let scene = Scene::new(&bytes);
+    let scene = Scene::new(memory(60));
     create(Arc::clone(&scene.disk), "disk", &small("r_lfs")).expect("it can be made");
-    let mut walk = scene.states(bounds(1));
     let (mut opened, mut refused) = (0, 0);
-    while walk.advance().expect("memory does not fail") != Step::End {
-        for state in walk.states() {
-            match reopen(&state.expect("memory does not fail").devices) {
-                Ok(store) => {
-                    assert!(whole_of(&store).iter().all(|byte| *byte == 0));
-                    opened += 1;
-                }
-                Err(LogStoreError::Superblock { .. }) => refused += 1,
-                Err(error) => panic!("{error}"),
-            }
+    each_crash_state(scene.states(bounds(1)), |state| match reopen(&state.devices) {
+        Ok(store) => {
+            assert!(bytes_of(&store).iter().all(|byte| *byte == 0));
+            opened += 1;
         }
-    }
+        Err(LogStoreError::Superblock { .. }) => refused += 1,
+        Err(error) => panic!("{error}"),
+    });
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
 }
 
@@ -340,12 +320,9 @@ fn growing_a_store_is_all_or_nothing_and_loses_nothing() {
     let mut states = 0;
     for (seed, more) in [(1, 40), (2, 3)] {
         let (disk, _) = filled(60, "r_lfs", seed);
-        let mut disk = disk;
-        let segment = SEGMENT as usize;
-        disk.resize(disk.len() + more * segment, 0);
-        let scene = Scene::new(&disk);
+        let scene = Scene::new(enlarged(&*disk, more));
         let store = scene.open();
-        let held = whole_of(&store);
+        let held = bytes_of(&store);
         let old = sectors_of(&store);
         let mut random = StdRng::seed_from_u64(seed);
         work(&store, &mut random, 6);
@@ -356,29 +333,22 @@ fn growing_a_store_is_all_or_nothing_and_loses_nothing() {
         store.flush().expect("it is flushed");
         drop(store);
         // What lies beyond the old end is part of the store in some states only.
-        let mut walk = scene.states(bounds(seed));
-        let mut expected = Medium::new(STORE, Arc::new(Memory::from_bytes(grown(held, new))), Discarded::Zeroed);
+        let before = Memory::new(ByteSize(new * SECTOR_BYTES));
+        before.write(Lba(0), &held, Durability::Cached).expect("it is larger");
+        let mut expected = Medium::new(STORE, Arc::new(before), Discarded::Zeroed);
         let recording = scene.journal.recording();
-        while walk.advance().expect("memory does not fail") != Step::End {
-            expected.advance(&recording, walk.cut()).expect("memory does not fail");
-            for state in walk.states() {
-                let state = state.expect("memory does not fail");
-                states += 1;
-                let store = reopen(&state.devices).unwrap_or_else(|error| panic!("{state}: {error}"));
-                let size = sectors_of(&store);
-                assert!(size == old || size == new, "{state}: {size} sectors");
-                if let Err(error) = expected.check(&recording, &store, range(0, size)) {
-                    panic!("seed {seed}: {state}: {error}");
-                }
-                assert_no_problem(Arc::new(state.devices[0].fork()), &format!("seed {seed}: {state}"));
+        each_crash_state(scene.states(bounds(seed)), |state| {
+            expected.advance(&recording, state.cut).expect("memory does not fail");
+            states += 1;
+            let store = reopen(&state.devices).unwrap_or_else(|error| panic!("{state}: {error}"));
+            let size = sectors_of(&store);
+            assert!(size == old || size == new, "{state}: {size} sectors");
+            if let Err(error) = expected.check(&recording, &store, range(0, size)) {
+                panic!("seed {seed}: {state}: {error}");
             }
-        }
+            assert_no_problem(Arc::new(state.devices[0].fork()), &format!("seed {seed}: {state}"));
+        });
     }
     println!("{states} states");
     assert!(states > 500, "{states} states");
-}
-
-fn grown(mut bytes: Vec<u8>, sectors: u64) -> Vec<u8> {
-    bytes.resize((sectors * SECTOR_BYTES) as usize, 0);
-    bytes
 }

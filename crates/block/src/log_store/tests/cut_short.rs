@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 
 use super::every_call::{FailingDisk, Failure};
 use super::*;
@@ -23,7 +21,7 @@ type Truth = Vec<Mutex<Vec<History>>>;
 
 /// What may be found at a moment: from the first on, up to the last.
 struct Moment {
-    bytes: Vec<u8>,
+    device: Arc<dyn BlockDevice>,
     durable: Vec<Vec<usize>>,
     values: Vec<Vec<Vec<u32>>>,
     label: String,
@@ -52,10 +50,10 @@ impl Watched {
         let durable = each(|history| history.durable);
         // In turn: a kill, which leaves what the kernel has, and a power cut.
         let killed = (call / EVERY).is_multiple_of(2);
-        let bytes = if killed { self.inner.cached() } else { self.inner.medium() };
+        let device = if killed { self.inner.cached() } else { self.inner.medium() };
         let values = self.truth.iter().map(|own| own.lock().iter().map(|history| history.values.clone()).collect());
         let label = format!("{} at call {call}", if killed { "killed" } else { "cut" });
-        self.moments.lock().push(Moment { bytes, durable, values: values.collect(), label });
+        self.moments.lock().push(Moment { device, durable, values: values.collect(), label });
     }
 }
 
@@ -78,10 +76,6 @@ impl BlockDevice for Watched {
 }
 
 const THREADS: u64 = 3;
-
-fn content(number: u32) -> Vec<u8> {
-    number.to_le_bytes().repeat(1024)
-}
 
 /// Changes blocks of its own: every [`THREADS`]th.
 fn change(store: &LogStore, truth: &Mutex<Vec<History>>, thread: u64, blocks: u64, rounds: u32) {
@@ -122,10 +116,7 @@ fn change(store: &LogStore, truth: &Mutex<Vec<History>>, thread: u64, blocks: u6
 
 #[test]
 fn whenever_it_ends_while_threads_work_what_was_flushed_is_there() {
-    let device = made(70, "r_lfs");
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
-    bytes.resize(bytes.len() + 12 * SEGMENT as usize, 0);
-    let inner = FailingDisk::new(&bytes, (u64::MAX, Failure::Once));
+    let inner = FailingDisk::new(&enlarged(&*made(70, "r_lfs"), 12), (u64::MAX, Failure::Once));
     let own = |blocks: u64| Mutex::new(vec![History { values: vec![0], durable: 0 }; blocks as usize]);
     let small: Arc<dyn BlockDevice> = inner.clone();
     let blocks = sectors_of(&open(&small, by_hand())) / 8 / THREADS;
@@ -159,9 +150,8 @@ fn whenever_it_ends_while_threads_work_what_was_flushed_is_there() {
     let moments = std::mem::take(&mut *watched.moments.lock());
     assert!(moments.len() > 8, "{} moments", moments.len());
     for moment in moments {
-        let Moment { bytes, durable, values, label } = moment;
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite);
+        let Moment { device, durable, values, label } = moment;
+        let store = try_open(&device, OpenMode::ReadWrite);
         let store = store.unwrap_or_else(|error| panic!("{label}: {error}"));
         for (thread, (durable, values)) in (0..).zip(durable.iter().zip(&values)) {
             for (nth, (durable, values)) in (0..).zip(durable.iter().zip(values)) {

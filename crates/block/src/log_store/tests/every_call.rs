@@ -1,13 +1,10 @@
 //! Each call to the device fails once, or from then on: what was flushed is there when the store is opened again, and
 //! what is read meanwhile is right.
 
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use proptest::prelude::ProptestConfig;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use rustix::io::Errno;
 
 use super::*;
@@ -35,29 +32,29 @@ pub(super) struct FailingDisk {
 }
 
 struct Images {
-    cached: Vec<u8>,
-    medium: Vec<u8>,
+    cached: Overlay,
+    medium: Overlay,
     /// What is in the cache only.
-    unflushed: Vec<Range<usize>>,
+    unflushed: Vec<SectorRange>,
     calls: u64,
 }
 
 impl FailingDisk {
-    pub(super) fn new(bytes: &[u8], fails: (u64, Failure)) -> Arc<FailingDisk> {
-        let geometry = Memory::new(ByteSize(bytes.len() as u64)).geometry();
-        let (cached, medium) = (bytes.to_vec(), bytes.to_vec());
+    /// Begins with what a device holds, which must not change any more.
+    pub(super) fn new(initial: &Arc<dyn BlockDevice>, fails: (u64, Failure)) -> Arc<FailingDisk> {
+        let [cached, medium] = [(); 2].map(|()| Overlay::new(Arc::clone(initial)));
         let state = Mutex::new(Images { cached, medium, unflushed: Vec::new(), calls: 0 });
-        Arc::new(FailingDisk { geometry, state, fails })
+        Arc::new(FailingDisk { geometry: initial.geometry(), state, fails })
     }
 
     /// What is read.
-    pub(super) fn cached(&self) -> Vec<u8> {
-        self.state.lock().cached.clone()
+    pub(super) fn cached(&self) -> Arc<dyn BlockDevice> {
+        Arc::new(self.state.lock().cached.fork())
     }
 
     /// What is left after a power cut that loses all that may be lost.
-    pub(super) fn medium(&self) -> Vec<u8> {
-        self.state.lock().medium.clone()
+    pub(super) fn medium(&self) -> Arc<dyn BlockDevice> {
+        Arc::new(self.state.lock().medium.fork())
     }
 
     /// Counts a call; how it fails, if it does.
@@ -84,9 +81,7 @@ impl BlockDevice for FailingDisk {
             buffer.fill(0xbd);
             return Err(self.error(Operation::Read));
         }
-        let from = (at.0 * SECTOR_BYTES) as usize;
-        buffer.copy_from_slice(&state.cached[from..from + buffer.len()]);
-        Ok(())
+        state.cached.read(at, buffer)
     }
 
     fn write(&self, at: Lba, data: &[u8], durability: Durability) -> Result<(), BlockError> {
@@ -98,11 +93,11 @@ impl BlockDevice for FailingDisk {
             Some(Failure::Halfway) => sectors_of_bytes(data) / 2,
             Some(Failure::Once | Failure::ForEver) => 0,
         };
-        let (from, bytes) = ((at.0 * SECTOR_BYTES) as usize, sectors * SECTOR_BYTES as usize);
-        state.cached[from..from + bytes].copy_from_slice(&data[..bytes]);
+        let data = &data[..sectors * SECTOR_BYTES as usize];
+        state.cached.write(at, data, durability)?;
         match durability {
-            Durability::Cached => state.unflushed.push(from..from + bytes),
-            Durability::Through => state.medium[from..from + bytes].copy_from_slice(&data[..bytes]),
+            Durability::Cached => state.unflushed.push(range(at.0, sectors as u64)),
+            Durability::Through => state.medium.write(at, data, durability)?,
         }
         if failure.is_some() { Err(self.error(Operation::Write)) } else { Ok(()) }
     }
@@ -115,11 +110,9 @@ impl BlockDevice for FailingDisk {
         if failure.is_some() {
             return Err(self.error(Operation::Flush));
         }
-        let Images { cached, medium, .. } = &mut *state;
-        for range in unflushed {
-            medium[range.clone()].copy_from_slice(&cached[range]);
-        }
-        Ok(())
+        unflushed.into_iter().try_for_each(|SectorRange { start, sectors }| {
+            state.medium.write(start, &read(&state.cached, start.0, sectors), Durability::Through)
+        })
     }
 
     fn discard(&self, range: SectorRange) -> Result<(), BlockError> {
@@ -245,13 +238,11 @@ fn assert_read(buffer: &[u8], start: u64, truth: &mut Truth) {
     }
 }
 
-fn assert_kept(bytes: &[u8], truth: &Truth, label: &str) {
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.to_vec()));
-    let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {});
-    let report = report.unwrap_or_else(|error| panic!("{label}: {error}"));
+fn assert_kept(device: &Arc<dyn BlockDevice>, truth: &Truth, label: &str) {
+    let report = try_check(device, Depth::Data).unwrap_or_else(|error| panic!("{label}: {error}"));
     let problems: Vec<_> = report.problems.iter().filter(|problem| !is_expected(problem)).collect();
     assert!(problems.is_empty(), "{label}: {problems:?}");
-    let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite);
+    let store = try_open(device, OpenMode::ReadWrite);
     let store = store.unwrap_or_else(|error| panic!("{label}: {error}"));
     let held = read(&store, 0, sectors_of(&store));
     for (sector, bytes) in held.chunks(SECTOR_BYTES as usize).enumerate() {
@@ -265,7 +256,7 @@ fn assert_kept(bytes: &[u8], truth: &Truth, label: &str) {
 }
 
 /// A full store, on a device that has become larger and was not closed; and what its sectors hold.
-fn before(seed: u64) -> (Vec<u8>, Vec<u8>) {
+fn before(seed: u64) -> (Arc<dyn BlockDevice>, Vec<u8>) {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     let mut random = StdRng::seed_from_u64(seed);
@@ -282,25 +273,22 @@ fn before(seed: u64) -> (Vec<u8>, Vec<u8>) {
     store.flush().expect("memory does not fail");
     let held = read(&store, 0, blocks * 8).chunks(512).map(|sector| sector[0]).collect();
     drop(store);
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
-    bytes.resize(bytes.len() + 20 * SEGMENT as usize, 0);
-    (bytes, held)
+    (enlarged(&*device, 20), held)
 }
 
 /// The calls that all of it takes, if none fails.
-fn run(bytes: &[u8], held: &[u8], seed: u64, fails: (u64, Failure), threads: bool) -> u64 {
+fn run(initial: &Arc<dyn BlockDevice>, held: &[u8], seed: u64, fails: (u64, Failure), threads: bool) -> u64 {
     let label = format!("seed {seed}, call {} fails ({:?})", fails.0, fails.1);
-    let disk = FailingDisk::new(bytes, fails);
+    let disk = FailingDisk::new(initial, fails);
     let device: Arc<dyn BlockDevice> = disk.clone();
     let mut truth = Truth::new(held);
     let options = Options { threads, ..by_hand() };
     if let Ok(store) = LogStore::open(device, "disk", options, OpenMode::ReadWrite) {
         work(store, &mut StdRng::seed_from_u64(seed), &mut truth);
     }
-    let images = disk.state.lock();
-    assert_kept(&images.cached, &truth, &format!("{label}, all that was written"));
-    assert_kept(&images.medium, &truth, &format!("{label}, what was flushed"));
-    images.calls
+    assert_kept(&disk.cached(), &truth, &format!("{label}, all that was written"));
+    assert_kept(&disk.medium(), &truth, &format!("{label}, what was flushed"));
+    disk.state.lock().calls
 }
 
 const FAILURES: [Failure; 4] = [Failure::Once, Failure::Halfway, Failure::Done, Failure::ForEver];
@@ -308,11 +296,11 @@ const FAILURES: [Failure; 4] = [Failure::Once, Failure::Halfway, Failure::Done, 
 #[test]
 fn whichever_call_fails_what_was_flushed_is_kept_and_what_is_read_is_right() {
     for seed in 0..u64::from(ProptestConfig::default().cases / 256).max(1) {
-        let (bytes, held) = before(seed);
-        let calls = run(&bytes, &held, seed, (u64::MAX, Failure::Once), false);
+        let (initial, held) = before(seed);
+        let calls = run(&initial, &held, seed, (u64::MAX, Failure::Once), false);
         assert!(calls > 100, "{calls} calls");
         for (nth, failure) in (1..=calls).zip(FAILURES.into_iter().cycle().skip(seed as usize)) {
-            run(&bytes, &held, seed, (nth, failure), false);
+            run(&initial, &held, seed, (nth, failure), false);
         }
         println!("{calls} calls");
     }
@@ -322,12 +310,12 @@ fn whichever_call_fails_what_was_flushed_is_kept_and_what_is_read_is_right() {
 #[test]
 fn whichever_call_fails_while_threads_write_and_clean_what_was_flushed_is_kept() {
     let begun = Instant::now();
-    let (bytes, held) = before(0);
-    let calls = run(&bytes, &held, 0, (u64::MAX, Failure::Once), true);
+    let (initial, held) = before(0);
+    let calls = run(&initial, &held, 0, (u64::MAX, Failure::Once), true);
     assert!(calls > 100, "{calls} calls");
     let in_no_order = (0..calls).map(|nth| nth * 1009 % calls + 1);
     let runs = in_no_order.zip(FAILURES.into_iter().cycle());
     for (nth, failure) in runs.take_while(|_| begun.elapsed() < Duration::from_secs(4)) {
-        run(&bytes, &held, 0, (nth, failure), true);
+        run(&initial, &held, 0, (nth, failure), true);
     }
 }

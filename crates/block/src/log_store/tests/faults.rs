@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::error::{BlockError, Operation};
-use crate::fault::{CallFault, Faulty, Plan, Rule};
+use crate::fault::CallFault;
 
 /// A store with some contents, whose device follows this rule from then on.
 fn faulty(rule: Rule) -> LogStore {
@@ -12,9 +12,7 @@ fn faulty(rule: Rule) -> LogStore {
     let store = open(&device, by_hand());
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("the device is whole");
     store.close().expect("it can be closed");
-    let bytes = read(&*device, 0, sectors_of(&*device));
-    let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(Memory::from_bytes(bytes), Plan::new(1).rule(rule)));
-    open(&device, by_hand())
+    open(&faulty_copy_of(&device, rule), by_hand())
 }
 
 #[test]
@@ -64,10 +62,8 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_not() {
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("the device is whole");
     let place = device_block(&store, 50).0;
     store.close().expect("it can be closed");
-    let bytes = read(&*device, 0, sectors_of(&*device));
     let rule = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(place * 8, 8));
-    let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(Memory::from_bytes(bytes), Plan::new(1).rule(rule)));
-    let store = open(&device, by_hand());
+    let store = open(&faulty_copy_of(&device, rule), by_hand());
     store.read(Lba(400), &mut fill(0, 8)).expect_err("it cannot be read");
     assert_eq!(read(&store, 0, 400), fill(1, 400));
     assert_eq!(read(&store, 408, 392), fill(1, 392));
@@ -75,7 +71,6 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_not() {
     assert_eq!(read(&store, 400, 8), fill(2, 8));
 }
 
-/// The block of the device that a block of the store lies at.
 #[test]
 fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_continues() {
     let device = made(60, "r_lfs");
@@ -98,7 +93,7 @@ fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_continues() {
         assert!(read(&store, block * 8, 8) == fill(!(block as u8), 8), "block {block}");
     }
     store.close().expect("it can be closed");
-    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
+    let report = checked(&device, Depth::Data);
     assert!(
         matches!(report.problems.as_slice(), [Problem::Damaged(block, _)] if block.0 == 5),
         "{:?}",
@@ -113,12 +108,9 @@ fn a_check_names_what_is_damaged() {
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
     let place = device_block(&store, 50).0;
     store.close().expect("it can be closed");
-    let whole = read(&*device, 0, sectors_of(&*device));
+    let whole = bytes_of(&*device);
     let problems = |at: u64, depth: Depth| {
-        let mut bytes = whole.clone();
-        bytes[(at * 4096) as usize + 77] ^= 0x10;
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        check(device, "disk", depth, &mut |_, _| {}).map(|report| report.problems)
+        try_check(&damaged(&device, &[at as usize * 4096]), depth).map(|report| report.problems)
     };
     assert!(matches!(problems(place, Depth::Data).unwrap().as_slice(), [Problem::Damaged(block, _)] if block.0 == 50));
     assert!(problems(place, Depth::Structure).unwrap().is_empty(), "the data is not looked at");
@@ -153,8 +145,7 @@ fn a_device_with_something_on_it_is_not_made_a_store_unasked() {
 #[test]
 fn what_is_no_store_or_too_small_for_one_is_said_so() {
     let device: Arc<dyn BlockDevice> = memory(60);
-    let error =
-        LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite).err().expect("there is none");
+    let error = try_open(&device, OpenMode::ReadWrite).err().expect("there is none");
     assert!(error.to_string().contains("no log store is on this device"), "{error}");
     let error = create(memory(3), "disk", &small("r_lfs")).expect_err("there is not room");
     let LogStoreError::TooSmall { needed, .. } = error else { panic!("{error}") };
@@ -172,13 +163,13 @@ fn a_store_that_is_only_looked_at_is_not_changed() {
     let store = open(&device, by_hand());
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
     drop(store);
-    let before = read(&*device, 0, sectors_of(&*device));
+    let before = bytes_of(&*device);
     let store =
         LogStore::open(Arc::clone(&device), "disk", Options::default(), OpenMode::ReadOnly).expect("it can be read");
     assert_eq!(read(&store, 0, 800), fill(1, 800));
     store.write(Lba(0), &fill(2, 8), Durability::Cached).expect_err("it may not be written");
     store.close().expect("there is nothing to do");
-    assert!(read(&*device, 0, sectors_of(&*device)) == before);
+    assert!(bytes_of(&*device) == before);
 }
 
 #[test]
@@ -190,10 +181,8 @@ fn what_nobody_asked_for_may_be_unreadable() {
     let gone = device_block(&store, 4).0;
     store.write(Lba(32), &fill(2, 16), Durability::Through).expect("the device is whole");
     store.close().expect("it can be closed");
-    let bytes = read(&*device, 0, sectors_of(&*device));
     let rule = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(gone * 8, 8));
-    let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(Memory::from_bytes(bytes), Plan::new(1).rule(rule)));
-    let store = open(&device, by_hand());
+    let store = open(&faulty_copy_of(&device, rule), by_hand());
     assert_eq!(read(&store, 0, 96), [fill(1, 32), fill(2, 16), fill(1, 48)].concat());
 }
 
@@ -209,18 +198,13 @@ fn a_log_that_is_damaged_before_its_end_is_reported() {
         store.write(Lba(8), &fill(round, 8), Durability::Through).expect("there is room");
     }
     drop(store);
-    let whole = read(&*device, 0, sectors_of(&*device));
-    let abandoned = |at: Option<u64>| {
-        let mut bytes = whole.clone();
-        if let Some(at) = at {
-            bytes[(at * 4096) as usize + 77] ^= 0x10;
-        }
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        let report = check(device, "disk", Depth::Structure, &mut |_, _| {}).expect("it can be checked");
+    let abandoned = |at: &[u64]| {
+        let at: Vec<_> = at.iter().map(|at| *at as usize * 4096).collect();
+        let report = checked(&damaged(&device, &at), Depth::Structure);
         (report.abandoned, report.replayed)
     };
-    assert_eq!(abandoned(None), (0, 4));
-    let (damaged_data, damaged_header) = (abandoned(Some(place)), abandoned(Some(place - 1)));
+    assert_eq!(abandoned(&[]), (0, 4));
+    let (damaged_data, damaged_header) = (abandoned(&[place]), abandoned(&[place - 1]));
     assert!(damaged_data.0 > 0 && damaged_data.1 == 0, "{damaged_data:?}");
     assert!(damaged_header.0 > 0 && damaged_header.1 == 0, "{damaged_header:?}");
 }

@@ -17,9 +17,7 @@ const BLOCKS: u64 = 826;
 /// What the store went through, and what its blocks hold afterwards; 0 where one was discarded.
 fn the_work(store: &LogStore) -> Vec<u64> {
     let mut truth: Vec<u64> = (1..=BLOCKS).collect();
-    let write = |block: u64, number| {
-        store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
-    };
+    let write = |block: u64, number| put(&store, block, number);
     (0..BLOCKS).for_each(|block| write(block, block + 1));
     for step in 0..4 * BLOCKS {
         let (block, number) = (step * step * 31 % BLOCKS, BLOCKS + 1 + step);
@@ -63,9 +61,9 @@ fn stores_that_were_made_before_are_read_and_continue() {
 
 fn assert_goes_on(store: &[u8]) {
     let image = zstd::decode_all(store).expect("the fixture is whole");
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(image));
+    let device = from_bytes(image);
     let (_, mut truth) = made_today();
-    let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| ()).expect("it is a store");
+    let report = checked(&device, Depth::Data);
     assert_eq!((report.problem_count, report.clean, report.replayed > 0), (0, false, true), "{report:?}");
     let store = open(&device, by_hand());
     assert!(read(&store, 0, BLOCKS * 8) == held(&truth));
@@ -80,6 +78,6 @@ fn assert_goes_on(store: &[u8]) {
 #[test]
 fn the_work_leaves_the_same_contents_today() {
     let (image, truth) = made_today();
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(image));
+    let device = from_bytes(image);
     assert!(read(&open(&device, by_hand()), 0, BLOCKS * 8) == held(&truth));
 }

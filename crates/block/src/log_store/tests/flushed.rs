@@ -4,7 +4,7 @@
 use super::*;
 use crate::log_store::chunks_behind::{ChunksBehind, MOST_CHUNKS};
 use crate::log_store::format::{
-    CheckpointHeader, CheckpointNo, ChunkHeader, Clock, Entry, Incompat, LogBlock, Sequence, Stream, Superblock,
+    CheckpointNo, ChunkHeader, Clock, Entry, Incompat, LogBlock, Sequence, Stream, Superblock,
 };
 use crate::log_store::loss::{BlockRuns, MOST_KEPT_RUNS};
 
@@ -14,37 +14,34 @@ fn write(store: &LogStore, blocks: std::ops::Range<u64>, durability: Durability)
     }
 }
 
-/// A store that was killed after `work`, and where `block` lay.
-fn killed(work: impl Fn(&LogStore), block: u64) -> (Vec<u8>, usize) {
+/// The device of a store that was killed after `work`, and where `block` lay.
+fn killed(work: impl Fn(&LogStore), block: u64) -> (Arc<dyn BlockDevice>, usize) {
     let device = made(80, "r_lfs");
     let store = open(&device, by_hand());
     work(&store);
     let at = byte_of(&store, block);
     drop(store);
-    (bytes_of(&*device), at)
+    (device, at)
 }
 
 fn losses(device: &Arc<dyn BlockDevice>) -> Vec<Loss> {
-    let report = check(Arc::clone(device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
-    let loss = |problem| if let Problem::Loss(loss) = problem { Some(loss) } else { None };
-    report.problems.into_iter().filter_map(loss).collect()
+    losses_of(checked(device, Depth::Structure))
 }
 
 #[test]
 fn a_damaged_record_before_the_last_flush_is_reported_and_the_store_is_not_written() {
-    let (bytes, at) = killed(|store| write(store, 0..45, Durability::Through), 24);
-    let whole: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
+    let (whole, at) = killed(|store| write(store, 0..45, Durability::Through), 24);
     assert_eq!(losses(&whole), []);
     // Its data, and its header: the next one says what it held.
     for at in [at, at - 4096] {
-        let device = damaged(bytes.clone(), &[at]);
+        let device = damaged(&whole, &[at]);
         let found = losses(&device);
         assert!(found.len() == 1 && found[0].is_certain && found[0].unknown == 0, "{found:?}");
         assert!(found[0].has(BlockNo(24)), "{found:?}");
         assert!((25..44).all(|block| found[0].has(BlockNo(block))), "{found:?}");
-        let refused = LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite).err();
+        let refused = try_open(&device, OpenMode::ReadWrite).err();
         assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{refused:?}");
-        let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly).expect("it can be looked at");
+        let store = try_open(&device, OpenMode::ReadOnly).expect("it can be looked at");
         assert_eq!((read(&store, 0, 8), read(&store, 23 * 8, 8)), (numbered(1), numbered(24)));
         let reported = store.stats().repaired;
         assert!(reported.iter().any(|reported| reported.contains("flushed data is lost")), "{reported:?}");
@@ -57,8 +54,8 @@ fn a_damaged_record_of_the_last_flush_is_perhaps_lost_and_the_store_continues_an
         write(store, 0..450, Durability::Cached);
         store.flush().expect("memory does not fail");
     };
-    let (bytes, at) = killed(work, 440);
-    let device = damaged(bytes, &[at]);
+    let (whole, at) = killed(work, 440);
+    let device = damaged(&whole, &[at]);
     let found = losses(&device);
     assert!(found.len() == 1 && !found[0].is_certain && found[0].has(BlockNo(440)), "{found:?}");
     let store = open(&device, by_hand());
@@ -78,32 +75,29 @@ fn the_last_record_is_perhaps_lost_and_for_certain_once_a_mark_says_that_the_flu
                 store.shared.wake_writers(&mut state);
             }
         };
-        let (bytes, at) = killed(work, 2);
-        let found = losses(&damaged(bytes, &[at]));
+        let (whole, at) = killed(work, 2);
+        let found = losses(&damaged(&whole, &[at]));
         assert!(found.len() == 1 && found[0].is_certain == marks, "{found:?}");
     }
 }
 
-/// A store that was killed right after something was written through, and where the header of its last chunk lies.
-fn ended_with_a_flush(device: &Arc<dyn BlockDevice>) -> (Vec<u8>, usize) {
+/// Kills a store right after something was written through. Returns where the header of its last chunk lies.
+fn ended_with_a_flush(device: &Arc<dyn BlockDevice>) -> usize {
     let store = open(device, by_hand());
     write(&store, 0..3, Durability::Through);
-    let at = byte_of(&store, 2) - 4096;
-    drop(store);
-    (bytes_of(&**device), at)
+    byte_of(&store, 2) - 4096
 }
 
 #[test]
 fn a_damaged_header_of_the_last_flush_is_perhaps_lost_whichever_byte_it_is_and_reported_once() {
     // The first chunk after an opening has another version.
-    let (bytes, at) = ended_with_a_flush(&made(80, "r_lfs"));
-    let first = killed(|store| write(store, 0..1, Durability::Through), 0);
-    let first = (first.0, first.1 - 4096);
-    for (bytes, header) in [(bytes, at), first] {
+    let later = made(80, "r_lfs");
+    let header = ended_with_a_flush(&later);
+    let (first, data) = killed(|store| write(store, 0..1, Durability::Through), 0);
+    for (whole, header) in [(later, header), (first, data - 4096)] {
         for at in (0..128).chain((128..4096).step_by(61)).chain(4088..4096) {
-            let mut bytes = bytes.clone();
-            bytes[header + at] ^= 1 << (at % 8);
-            let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+            let device = copy_of(&whole);
+            flip_bit(&*device, header + at, at % 8);
             let found = losses(&device);
             assert!(found.len() == 1 && !found[0].is_certain && found[0].unknown == 1, "byte {at}: {found:?}");
             let store = open(&device, by_hand());
@@ -121,7 +115,7 @@ fn what_a_power_cut_leaves_of_a_header_that_no_flush_had_promised_is_no_loss() {
     let device = made(80, "r_lfs:regions=1");
     let store = open(&device, by_hand());
     write(&store, 0..3, Durability::Through);
-    let before = bytes_of(&*device);
+    let before = from_bytes(bytes_of(&*device));
     // Full chunks alone.
     let mut blocks = 3;
     while blocks == 3 || store.shared.state.lock().core.has_unsealed_of_user() {
@@ -131,27 +125,23 @@ fn what_a_power_cut_leaves_of_a_header_that_no_flush_had_promised_is_no_loss() {
     }
     let header = byte_of(&store, 3) - 4096;
     drop(store);
-    let after = bytes_of(&*device);
-    assert_eq!(&after[header..header + 4], b"ULCK");
+    let at = header as u64 / 512;
+    assert_eq!(&read(&*device, at, 1)[..4], b"ULCK");
     for sectors in 1..8 {
-        let mut bytes = before.clone();
-        let end = header + sectors * 512;
-        bytes[header..end].copy_from_slice(&after[header..end]);
-        assert_eq!(losses(&(Arc::new(Memory::from_bytes(bytes)) as Arc<dyn BlockDevice>)), [], "{sectors} sectors");
+        let torn = copy_of(&before);
+        torn.write(Lba(at), &read(&*device, at, sectors), Durability::Through).expect("memory takes it");
+        assert_eq!(losses(&torn), [], "{sectors} sectors");
     }
 }
 
 #[test]
 fn a_damaged_header_that_was_there_before_the_store_was_opened_again_is_no_loss() {
     let device = made(80, "r_lfs:regions=1");
-    let (mut bytes, at) = ended_with_a_flush(&device);
-    bytes[at + 4000] ^= 1;
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let at = ended_with_a_flush(&device);
+    flip(&*device, at + 4000);
     drop(open(&device, by_hand()));
     assert_eq!(losses(&device), []);
-    drop(
-        LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite).expect("it can be opened").close(),
-    );
+    drop(open(&device, by_hand()).close());
     assert_eq!(losses(&device), []);
 }
 
@@ -164,8 +154,8 @@ fn a_discard_of_much_that_is_lost_takes_a_line() {
         store.flush().expect("memory does not fail");
         write(store, 400..401, Durability::Through);
     };
-    let (bytes, at) = killed(work, 300);
-    let found = losses(&damaged(bytes, &[at]));
+    let (whole, at) = killed(work, 300);
+    let found = losses(&damaged(&whole, &[at]));
     assert_eq!(found[0].blocks, [0..200, 300..301], "{found:?}");
     assert!(found[0].to_string().contains("; blocks 0-199, 300"), "{}", found[0]);
 }
@@ -176,8 +166,8 @@ fn what_nobody_had_flushed_is_no_loss() {
         write(store, 0..20, Durability::Through);
         write(store, 20..300, Durability::Cached);
     };
-    let (bytes, at) = killed(work, 100);
-    let device = damaged(bytes, &[at]);
+    let (whole, at) = killed(work, 100);
+    let device = damaged(&whole, &[at]);
     assert_eq!(losses(&device), []);
     let store = open(&device, by_hand());
     assert_eq!(read(&store, 19 * 8, 8), numbered(20));
@@ -196,7 +186,7 @@ fn a_flush_without_anything_left_to_write_leaves_its_mark() {
     store.flush().expect("memory does not fail");
     let at = byte_of(&store, blocks - 1);
     drop(store);
-    let found = losses(&damaged(bytes_of(&*device), &[at]));
+    let found = losses(&damaged(&device, &[at]));
     assert!(found.len() == 1 && found[0].has(BlockNo(blocks - 1)), "{found:?}");
 }
 
@@ -210,15 +200,12 @@ fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost() {
     store.write(Lba(3 * 8), &numbered(99), Durability::Through).expect("there is room");
     drop(store);
     let bytes = bytes_of(&*device);
-    let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
-    let headers = superblock.areas.map(|area| {
-        let at = superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096;
-        (CheckpointHeader::parse(&bytes[at..at + 4096], &superblock).expect("it is whole").number, at)
-    });
-    let (_, newest) = headers.into_iter().max().expect("there are two");
+    let superblock = superblock(&bytes);
+    let number = |area: &usize| checkpoint_number(&bytes, &superblock, *area);
+    let newest = areas(&superblock).into_iter().max_by_key(number).expect("there are two");
     for at in [newest, newest + 4096] {
-        let device = damaged(bytes.clone(), &[at]);
-        let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
+        let device = damaged(&device, &[at]);
+        let report = checked(&device, Depth::Structure);
         assert!(matches!(report.problems.as_slice(), [Problem::Checkpoint(_)]), "byte {at}: {:?}", report.problems);
         let store = open(&device, by_hand());
         assert_eq!(read(&store, 3 * 8, 8), numbered(99), "byte {at}");
@@ -248,7 +235,7 @@ fn a_flush_of_a_store_without_room_leaves_its_mark_too() {
     store.flush().expect("memory does not fail");
     let at = byte_of(&store, last);
     drop(store);
-    let found = losses(&damaged(bytes_of(&*device), &[at]));
+    let found = losses(&damaged(&device, &[at]));
     assert!(found.len() == 1 && found[0].has(BlockNo(last)), "{found:?}");
 }
 
@@ -299,7 +286,7 @@ fn looked_at_and_written(device: &Arc<dyn BlockDevice>, old: &Superblock) {
 
 /// A store with segments of 1024 blocks, killed after long sequential writes and a certain flush. Also returns the
 /// positions of the headers of full chunks, in the order in which they were written.
-fn of_full_chunks() -> (Vec<u8>, Vec<usize>) {
+fn of_full_chunks() -> (Arc<dyn BlockDevice>, Vec<usize>) {
     const FULL: u32 = super::super::buffer::CHUNK_BLOCKS;
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(130 << 20)));
     let options = CreateOptions { segment: Some(ByteSize(4 << 20)), ..small("r_lfs:regions=1") };
@@ -310,48 +297,40 @@ fn of_full_chunks() -> (Vec<u8>, Vec<usize>) {
     write(&store, 3000..3001, Durability::Through);
     drop(store);
     let bytes = bytes_of(&*device);
-    let superblock = Superblock::parse(&bytes[..4096], Lba(sectors_of(&*device))).expect("it is whole");
-    let found = (512..bytes.len() as u64 / 4096).filter_map(|at| {
-        let place = at.checked_sub(superblock.first.0).map(format::LogBlock)?;
-        let header = format::ChunkHeader::parse(&bytes[at as usize * 4096..][..4096], &superblock, place).ok()?;
-        (header.blocks() == FULL).then_some((header.sequence, at as usize * 4096))
+    let superblock = superblock(&bytes);
+    let found = chunk_headers(&bytes).filter_map(|at| {
+        let place = LogBlock(at as u64 / 4096 - superblock.first.0);
+        let header = ChunkHeader::parse(&bytes[at..at + 4096], &superblock, place).ok()?;
+        (header.blocks() == FULL).then_some((header.sequence, at))
     });
     let mut found: Vec<_> = found.collect();
     found.sort_unstable();
-    (bytes, found.into_iter().map(|(_, at)| at).collect())
-}
-
-fn assert_told_and_refused(bytes: Vec<u8>, damaged: u64, label: &str) {
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-    let found = losses(&device);
-    // The header after them says what the last of them held.
-    assert!(found.len() == 1 && found[0].is_certain && found[0].unknown < damaged, "{label}: {found:?}");
-    let refused = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite).err();
-    assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{label}: {refused:?}");
+    (device, found.into_iter().map(|(_, at)| at).collect())
 }
 
 #[test]
 fn adjacent_damaged_headers_of_full_chunks_hide_nothing_that_was_flushed() {
-    let (bytes, headers) = of_full_chunks();
+    let (whole, headers) = of_full_chunks();
     assert!(headers.len() > 9, "{} full chunks", headers.len());
-    for damaged in [2, 3] {
-        for (nth, run) in headers.windows(damaged).enumerate() {
-            let mut bytes = bytes.clone();
-            for at in run {
-                bytes[at + 77] ^= 0x10;
-            }
-            assert_told_and_refused(bytes, damaged as u64, &format!("{damaged} from chunk {nth} on"));
+    for count in [2, 3] {
+        for (nth, run) in headers.windows(count).enumerate() {
+            let device = damaged(&whole, run);
+            let (found, label) = (losses(&device), format!("{count} from chunk {nth} on"));
+            // The header after them says what the last of them held.
+            assert!(found.len() == 1 && found[0].is_certain && found[0].unknown < count as u64, "{label}: {found:?}");
+            let refused = try_open(&device, OpenMode::ReadWrite).err();
+            assert!(matches!(refused, Some(LogStoreError::FlushedLost { .. })), "{label}: {refused:?}");
         }
     }
 }
 
 #[test]
 fn a_garbled_end_of_a_segment_and_all_of_the_next_hide_nothing_that_was_flushed() {
-    let (bytes, headers) = of_full_chunks();
+    let (whole, headers) = of_full_chunks();
     for end in 5..headers.len() - 1 {
-        let mut bytes = bytes.clone();
-        bytes[headers[2]..headers[end]].fill(0xa5);
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+        let device = copy_of(&whole);
+        let garbage = vec![0xa5; headers[end] - headers[2]];
+        device.write(Lba(headers[2] as u64 / 512), &garbage, Durability::Through).expect("memory takes it");
         let found = losses(&device);
         assert!(found.len() == 1 && found[0].is_certain, "up to chunk {end}: {found:?}");
     }

@@ -1,8 +1,6 @@
 //! Stores with structures that no program wrote, their checksums right; and checkpoints that were damaged later.
 
-use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::log_store::format::{
@@ -18,24 +16,21 @@ fn used(seed: u64) -> Vec<u8> {
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..blocks {
         let block = random.random_range(0..blocks);
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+        put(&store, block, block);
     }
     store.checkpoint().expect("there is room");
-    for block in 0..90 {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    (0..90).for_each(|block| put(&store, block, block));
     store.discard(range(800, 160)).expect("it is discarded");
     store.flush().expect("memory does not fail");
     drop(store);
-    read(&*device, 0, sectors_of(&*device))
+    bytes_of(&*device)
 }
 
 /// Where the areas of checkpoints lie, in bytes, the newer first.
-fn areas(bytes: &[u8], superblock: &Superblock) -> [usize; 2] {
-    let at = superblock.areas.map(|area| superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096);
-    let number =
-        |at: usize| CheckpointHeader::parse(&bytes[at..at + 4096], superblock).map_or(0, |header| header.number.0);
-    if number(at[0]) > number(at[1]) { at } else { [at[1], at[0]] }
+fn newer_first(bytes: &[u8], superblock: &Superblock) -> [usize; 2] {
+    let mut areas = areas(superblock);
+    areas.sort_by_key(|area| std::cmp::Reverse(checkpoint_number(bytes, superblock, *area)));
+    areas
 }
 
 fn a_number(random: &mut StdRng, old: u64) -> u64 {
@@ -79,7 +74,7 @@ fn change_row(random: &mut StdRng, row: &mut SegmentEntry) {
 /// Changes the newest checkpoint; its checksums are right.
 fn change_checkpoint(random: &mut StdRng, bytes: &mut [u8]) {
     let superblock = superblock(bytes);
-    let [at, _] = areas(bytes, &superblock);
+    let [at, _] = newer_first(bytes, &superblock);
     let mut header = CheckpointHeader::parse(&bytes[at..at + 4096], &superblock).expect("it is whole");
     let payload = Payload::parse(&bytes[at + 4096..], &header, &superblock).expect("it is whole");
     let (mut map, mut table): (Vec<_>, Vec<_>) = (payload.map().collect(), payload.segments().collect());
@@ -112,12 +107,10 @@ fn change_checkpoint(random: &mut StdRng, bytes: &mut [u8]) {
 /// Changes the header of some chunk; its checksum is right.
 fn change_chunk(random: &mut StdRng, bytes: &mut [u8]) {
     let superblock = superblock(bytes);
-    let headers: Vec<usize> = (superblock.first.0 as usize..bytes.len() / 4096)
-        .filter(|at| bytes[at * 4096..].starts_with(b"ULCK"))
-        .collect();
+    let headers: Vec<usize> = chunk_headers(bytes).collect();
+    let place = |at: usize| LogBlock(at as u64 / 4096 - superblock.first.0);
     let at = *headers.choose(random).expect("there are some");
-    let place = LogBlock(at as u64 - superblock.first.0);
-    let Ok(mut header) = ChunkHeader::parse(&bytes[at * 4096..], &superblock, place) else { return };
+    let Ok(mut header) = ChunkHeader::parse(&bytes[at..], &superblock, place(at)) else { return };
     match random.random_range(0..6) {
         0 => header.clock = Clock(a_number(random, header.clock.0)),
         1 => header.sequence = Sequence(a_number(random, header.sequence.0)),
@@ -127,21 +120,20 @@ fn change_chunk(random: &mut StdRng, bytes: &mut [u8]) {
         _ => {
             let (from, to) = (random.random_range(0..headers.len()), header.entries.len());
             let from = headers[from];
-            let place = LogBlock(from as u64 - superblock.first.0);
-            let Ok(other) = ChunkHeader::parse(&bytes[from * 4096..], &superblock, place) else { return };
+            let Ok(other) = ChunkHeader::parse(&bytes[from..], &superblock, place(from)) else { return };
             header.entries = other.entries;
             header.entries.truncate(to);
         }
     }
-    let Ok(block) = header.encode(&superblock, place) else { return };
-    bytes[at * 4096..(at + 1) * 4096].copy_from_slice(&block);
+    let Ok(block) = header.encode(&superblock, place(at)) else { return };
+    bytes[at..at + 4096].copy_from_slice(&block);
 }
 
 /// Uses a store; nothing is expected but that it ends.
 fn use_up(bytes: Vec<u8>, random: &mut StdRng) -> bool {
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-    _ = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {});
-    let Ok(store) = LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite) else { return false };
+    let device = from_bytes(bytes);
+    _ = try_check(&device, Depth::Data);
+    let Ok(store) = try_open(&device, OpenMode::ReadWrite) else { return false };
     let blocks = sectors_of(&store) / 8;
     for _ in 0..1500 {
         let block = random.random_range(0..blocks);
@@ -151,7 +143,7 @@ fn use_up(bytes: Vec<u8>, random: &mut StdRng) -> bool {
     _ = store.discard(range(0, 4000));
     _ = store.stats();
     _ = store.close();
-    _ = check(device, "disk", Depth::Data, &mut |_, _| {});
+    _ = try_check(&device, Depth::Data);
     true
 }
 
@@ -194,8 +186,8 @@ fn with_newest_damaged(more: u64, at: usize) -> (Vec<u8>, Vec<u8>) {
     write(more);
     let held = read(&store, 0, blocks * 8);
     drop(store);
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
-    let [newest, _] = areas(&bytes, &superblock(&bytes));
+    let mut bytes = bytes_of(&*device);
+    let [newest, _] = newer_first(&bytes, &superblock(&bytes));
     bytes[newest + at] ^= 4;
     (bytes, held)
 }
@@ -204,8 +196,8 @@ fn serves_or_is_refused(at: usize) {
     let (mut served, mut refused) = (0, 0);
     for more in (0..400).step_by(20) {
         let (bytes, held) = with_newest_damaged(more, at);
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        match LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite) {
+        let device = from_bytes(bytes);
+        match try_open(&device, OpenMode::ReadWrite) {
             Ok(store) => {
                 assert!(read(&store, 0, sectors_of(&store)) == held, "{more} more blocks: something was lost");
                 served += 1;
@@ -234,8 +226,8 @@ fn when_the_header_of_the_newest_checkpoint_is_damaged_the_one_before_it_serves_
 fn a_newest_checkpoint_that_is_damaged_is_reported_and_mended_by_the_opening() {
     for at in [100, 4096 + 3] {
         let (bytes, held) = with_newest_damaged(0, at);
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        let problems = || check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it is read").problems;
+        let device = from_bytes(bytes);
+        let problems = || checked(&device, Depth::Data).problems;
         assert!(matches!(problems().as_slice(), [Problem::Checkpoint(_)]), "{:?}", problems());
         let store = open(&device, by_hand());
         let repaired = store.stats().repaired;
@@ -252,7 +244,7 @@ fn a_newest_checkpoint_that_is_damaged_is_reported_and_mended_by_the_opening() {
 fn a_device_full_of_headers_of_checkpoints_is_looked_through_all_the_same() {
     let mut bytes = used(3);
     let superblock = superblock(&bytes);
-    let [newest, _] = areas(&bytes, &superblock);
+    let [newest, _] = newer_first(&bytes, &superblock);
     let header = bytes[newest..newest + 4096].to_vec();
     // Both superblocks are lost, so that the checkpoints have to tell how the store was laid out.
     for at in [0, 256 * 4096] {

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use umbrella_policy::log_layout::MapPage;
-use umbrella_units::BlockNo;
 
 use super::*;
 use crate::device::Geometry;
@@ -132,9 +131,7 @@ fn a_disk_with_sectors_of_4_kib_is_never_asked_for_less() {
     let store = open(&device, by_hand());
     assert_eq!(store.geometry().logical_block, 4096);
     let blocks = fill_up(&store);
-    for block in (0..4 * blocks).map(|nth| nth * 7 % blocks) {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    (0..4 * blocks).map(|nth| nth * 7 % blocks).for_each(|block| put(&store, block, block));
     store.write_zeroes(range(80, 16), Zeroes::Unmap, Durability::Through).expect("it is zeroed");
     store.discard(range(160, 16)).expect("it is discarded");
     store.write(Lba(1), &fill(1, 8), Durability::Cached).expect_err("it begins within a sector");
@@ -142,8 +139,7 @@ fn a_disk_with_sectors_of_4_kib_is_never_asked_for_less() {
     store.checkpoint().expect("there is room");
     store.flush().expect("memory does not fail");
     drop(store);
-    let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
-    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    assert_whole(&device);
     let store = open(&device, by_hand());
     for block in 0..blocks {
         let is_gone = (10..12).contains(&block) || (20..22).contains(&block);
@@ -185,8 +181,7 @@ fn a_store_whose_checkpoints_move_when_it_grows_has_two_of_them_at_once() {
         let start = superblock.device_block(superblock.first_place(area.first)).0 * 8;
         let header = read(&*device, start, 8);
         device.write(Lba(start), &fill(0xaa, 8), Durability::Through).expect("memory takes it");
-        let store =
-            LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadOnly).expect("the other serves");
+        let store = try_open(&device, OpenMode::ReadOnly).expect("the other serves");
         assert_eq!(read(&store, 0, 80), fill(1, 80));
         device.write(Lba(start), &header, Durability::Through).expect("memory takes it");
     }

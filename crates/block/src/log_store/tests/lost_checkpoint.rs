@@ -2,7 +2,7 @@
 //! flushed since is found in the log, or reported as lost.
 
 use super::*;
-use crate::log_store::format::{CheckpointHeader, Superblock};
+use crate::log_store::format::Superblock;
 
 /// What became of the newest checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +19,9 @@ const ALL: [Gone; 3] = [Gone::Zeroed, Gone::HeaderNotWritten, Gone::NothingWritt
 
 /// Where the area of the newest checkpoint lies, in bytes.
 fn newest_area(bytes: &[u8], superblock: &Superblock) -> std::ops::Range<usize> {
-    let areas = superblock.areas.map(|area| {
-        let at = superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096;
-        let number = CheckpointHeader::parse(&bytes[at..at + 4096], superblock).map_or(0, |header| header.number.0);
-        (number, at..at + area.segments as usize * SEGMENT as usize)
-    });
-    let [first, second] = areas;
-    if first.0 > second.0 { first.1 } else { second.1 }
+    let areas = areas(superblock).into_iter().zip(superblock.areas);
+    let (at, area) = areas.max_by_key(|(at, _)| checkpoint_number(bytes, superblock, *at)).expect("there are two");
+    at..at + area.segments as usize * SEGMENT as usize
 }
 
 /// A device whose newest checkpoint is gone; `before` is what the device held before it was written.
@@ -51,15 +47,15 @@ enum Outcome {
 }
 
 fn outcome(device: &Arc<dyn BlockDevice>, held: &[u8], label: &str) -> Outcome {
-    let checked = check(Arc::clone(device), "disk", Depth::Data, &mut |_, _| {});
+    let checked = try_check(device, Depth::Data);
     let losses = |report: &CheckReport| report.problems.iter().filter(|it| matches!(it, Problem::Loss(_))).count();
-    match LogStore::open(Arc::clone(device), "disk", by_hand(), OpenMode::ReadWrite) {
+    match try_open(device, OpenMode::ReadWrite) {
         Ok(store) => {
             let report = checked.unwrap_or_else(|error| panic!("{label}: it is served, and the check says {error}"));
             assert!(read(&store, 0, sectors_of(&store)) == held, "{label}: flushed data is gone in silence");
             assert_eq!(losses(&report), 0, "{label}: {:?}", report.problems);
             drop(store);
-            let again = check(Arc::clone(device), "disk", Depth::Data, &mut |_, _| {}).expect("it was opened");
+            let again = try_check(device, Depth::Data).expect("it was opened");
             assert_eq!(again.problem_count, 0, "{label}: {:?}", again.problems);
             let store = open(device, by_hand());
             assert!(

@@ -6,23 +6,20 @@ use umbrella_policy::log_layout::MapPage;
 
 use super::*;
 use crate::error::{BlockError, Operation};
-use crate::fault::{CallFault, Faulty, Plan, ReadFault, Rule};
+use crate::fault::{CallFault, ReadFault};
 
 const PAGE: u64 = 512;
 
 /// The device of a store of three pages of the map, full and closed; at which byte of it page 1 of the map lies; the
 /// store's blocks.
-fn used() -> (Vec<u8>, usize, u64) {
+fn used() -> (Arc<dyn BlockDevice>, usize, u64) {
     let device = made(130, "r_lfs");
     let store = open(&device, by_hand());
-    let blocks = sectors_of(&store) / 8;
+    let blocks = fill_up(&store);
     assert!(blocks > 2 * PAGE, "{blocks} blocks");
-    for block in 0..blocks {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
     store.close().expect("it can be closed");
     let at = block_of(&looked_at(&device), 1);
-    (read(&*device, 0, sectors_of(&*device)), at.0 as usize * 4096, blocks)
+    (device, at.0 as usize * 4096, blocks)
 }
 
 fn block_of(store: &LogStore, page: u32) -> BlockNo {
@@ -32,7 +29,7 @@ fn block_of(store: &LogStore, page: u32) -> BlockNo {
 }
 
 fn looked_at(device: &Arc<dyn BlockDevice>) -> LogStore {
-    LogStore::open(Arc::clone(device), "disk", by_hand(), OpenMode::ReadOnly).expect("it can be opened")
+    try_open(device, OpenMode::ReadOnly).expect("it can be opened")
 }
 
 /// Whether the error is of page 1, and says so.
@@ -49,15 +46,10 @@ fn assert_rest_is_read(store: &LogStore, blocks: u64) {
 
 #[test]
 fn whichever_byte_of_a_page_changes_the_page_is_rebuilt_when_it_is_needed() {
-    let (bytes, page, blocks) = used();
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
+    let (device, page, blocks) = used();
     assert_eq!(read(&looked_at(&device), 600 * 8, 8), numbered(600), "it is whole");
     for nth in 0..4096 {
-        let sector = Lba((page + nth) as u64 / SECTOR_BYTES);
-        let from = sector.0 as usize * 512;
-        let mut changed = bytes[from..from + 512].to_vec();
-        changed[nth % 512] ^= 1 << (nth % 8);
-        device.write(sector, &changed, Durability::Through).expect("memory takes it");
+        flip_bit(&*device, page + nth, nth % 8);
         let store = looked_at(&device);
         assert_eq!(read(&store, 600 * 8, 8), numbered(600), "byte {nth}");
         let reported = store.stats().repaired;
@@ -66,9 +58,9 @@ fn whichever_byte_of_a_page_changes_the_page_is_rebuilt_when_it_is_needed() {
             "byte {nth}: {reported:?}"
         );
         if nth % 512 == 77 {
-            (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == numbered(block), "block {block}"));
+            assert_all_is_read(&store, blocks);
             for depth in [Depth::Structure, Depth::Data] {
-                let report = check(Arc::clone(&device), "disk", depth, &mut |_, _| {}).expect("it can be read");
+                let report = checked(&device, depth);
                 assert!(
                     matches!(report.problems.as_slice(), [Problem::RebuiltPage(MapPage(1))]),
                     "{:?}",
@@ -76,25 +68,23 @@ fn whichever_byte_of_a_page_changes_the_page_is_rebuilt_when_it_is_needed() {
                 );
             }
         }
-        device.write(sector, &bytes[from..from + 512], Durability::Through).expect("memory takes it");
+        flip_bit(&*device, page + nth, nth % 8);
     }
 }
 
 #[test]
 fn a_page_that_turns_out_to_be_damaged_is_rebuilt_and_written_anew() {
     for threads in [false, true] {
-        let (mut bytes, page, blocks) = used();
-        bytes[page + 1234] ^= 0x20;
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+        let (device, page, blocks) = used();
+        flip(&*device, page + 1234);
         let store = open(&device, Options { threads, ..by_hand() });
-        store.write(Lba(0), &numbered(0), Durability::Cached).expect("it has nothing to do with it");
-        store.write(Lba(700 * 8), &numbered(5), Durability::Cached).expect("there is room");
+        put(&store, 0, 0);
+        put(&store, 700, 5);
         let held = |block: u64| numbered(if block == 700 { 5 } else { block });
         (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == held(block), "block {block}"));
         assert_eq!(store.stats().repaired.len(), 1, "{:?}", store.stats().repaired);
         store.close().expect("it can be closed");
-        let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
-        assert_eq!(report.problem_count, 0, "{:?}", report.problems);
+        assert_whole(&device);
         let store = open(&device, by_hand());
         (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == held(block), "block {block}"));
     }
@@ -102,10 +92,9 @@ fn a_page_that_turns_out_to_be_damaged_is_rebuilt_and_written_anew() {
 
 /// The store of [`used`] on a disk with a fault in page 1 of the map.
 fn unreliable(rule: impl Fn(Rule) -> Rule, kind: Rule) -> (LogStore, u64) {
-    let (bytes, page, blocks) = used();
-    let plan = Plan::new(1).rule(rule(kind.within(range(page as u64 / 512, 8))));
-    let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(Memory::from_bytes(bytes), plan));
-    (open(&device, by_hand()), blocks)
+    let (device, page, blocks) = used();
+    let rule = rule(kind.within(range(page as u64 / 512, 8)));
+    (open(&faulty_copy_of(&device, rule), by_hand()), blocks)
 }
 
 fn misreads() -> [Rule; 2] {
@@ -147,13 +136,13 @@ fn a_page_that_can_never_be_read_is_rebuilt() {
 
 /// A store with a damaged page, and a damaged header in the log, so that nobody can tell where the page's blocks lie.
 fn doubtful() -> (Arc<dyn BlockDevice>, u64) {
-    let (mut bytes, page, blocks) = used();
-    bytes[page + 1234] ^= 0x20;
-    let number = numbered(600);
+    let (device, page, blocks) = used();
+    let (bytes, number) = (bytes_of(&*device), numbered(600));
     let at = (512..bytes.len() / 4096).rfind(|at| bytes[at * 4096..][..4096] == number).expect("it is there");
     let header = (0..at).rfind(|at| bytes[at * 4096..].starts_with(b"ULCK")).expect("it has one");
-    bytes[header * 4096 + 99] ^= 1;
-    (Arc::new(Memory::from_bytes(bytes)), blocks)
+    flip(&*device, page + 1234);
+    flip(&*device, header * 4096 + 99);
+    (device, blocks)
 }
 
 #[test]
@@ -168,9 +157,7 @@ fn a_store_with_a_page_in_doubt_is_used_on_but_for_what_the_page_names() {
         let error = refused.expect_err("nobody knows where it lay");
         assert!(names_page_1(&error), "{error}");
     }
-    for block in 0..400 {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("it has nothing to do with it");
-    }
+    (0..400).for_each(|block| put(&store, block, block));
     store.flush().expect("memory does not fail");
     assert_rest_is_read(&store, blocks);
     store.close().expect("it can be closed");
@@ -180,8 +167,7 @@ fn a_store_with_a_page_in_doubt_is_used_on_but_for_what_the_page_names() {
 #[test]
 fn asked_to_a_store_gives_up_the_blocks_in_doubt_when_it_needs_the_page() {
     let (device, blocks) = doubtful();
-    let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::Salvage)
-        .expect("the log does not need the page");
+    let store = try_open(&device, OpenMode::Salvage).expect("the log does not need the page");
     assert_rest_is_read(&store, blocks);
     let is_read = |store: &LogStore, block: u64| {
         let (mut data, number) = (fill(0, 8), numbered(block));
@@ -203,7 +189,7 @@ fn asked_to_a_store_gives_up_the_blocks_in_doubt_when_it_needs_the_page() {
 
 /// A device that counts how often a block is read.
 struct Counted {
-    inner: Memory,
+    inner: Arc<dyn BlockDevice>,
     at: u64,
     reads: std::sync::atomic::AtomicU64,
 }
@@ -223,9 +209,9 @@ impl BlockDevice for Counted {
 
 #[test]
 fn whoever_asks_what_is_allocated_rebuilds_a_page_that_cannot_be_read_once() {
-    let (bytes, page, blocks) = used();
+    let (device, page, blocks) = used();
     let reads = std::sync::atomic::AtomicU64::new(0);
-    let device = Arc::new(Counted { inner: Memory::from_bytes(bytes), at: page as u64 / 4096, reads });
+    let device = Arc::new(Counted { inner: device, at: page as u64 / 4096, reads });
     let as_device: Arc<dyn BlockDevice> = device.clone();
     let store = looked_at(&as_device);
     let (extent, _) = store.first_extent(range(PAGE * 8, (blocks - PAGE) * 8)).expect("it is answered");
@@ -260,40 +246,38 @@ fn another_page_or_an_older_one_is_not_taken_for_a_page() {
 
 /// As a crash leaves it: a closed store that was opened and written since, in page 1 of the map too. And where that
 /// page lies.
-fn crashed() -> (Vec<u8>, BlockNo, u64) {
-    let (bytes, _, blocks) = used();
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+fn crashed() -> (Arc<dyn BlockDevice>, BlockNo, u64) {
+    let (device, _, blocks) = used();
     let store = open(&device, by_hand());
     store.write(Lba(600 * 8), &numbered(7), Durability::Through).expect("there is room");
     store.write(Lba(0), &numbered(0), Durability::Through).expect("there is room");
-    (read(&*device, 0, sectors_of(&*device)), block_of(&store, 1), blocks)
+    let page = block_of(&store, 1);
+    drop(store);
+    (device, page, blocks)
 }
 
 #[test]
 fn when_the_log_continues_in_a_damaged_page_the_page_is_rebuilt_and_reported() {
-    let (mut bytes, page, blocks) = crashed();
-    bytes[page.0 as usize * 4096 + 99] ^= 4;
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-    let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
+    let (device, page, blocks) = crashed();
+    flip(&*device, page.0 as usize * 4096 + 99);
+    let report = checked(&device, Depth::Structure);
     assert!(matches!(report.problems.as_slice(), [Problem::RebuiltPage(MapPage(1))]), "{:?}", report.problems);
     let held = |block: u64| numbered(if block == 600 { 7 } else { block });
     for access in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
-        let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), access).expect("it can be rebuilt");
+        let store = try_open(&device, access).expect("it can be rebuilt");
         (0..blocks).for_each(|block| assert!(read(&store, block * 8, 8) == held(block), "block {block}"));
         store.close().expect("it can be closed");
     }
-    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
+    let report = checked(&device, Depth::Data);
     assert_eq!(report.problem_count, 0, "it is repaired: {:?}", report.problems);
 }
 
 #[test]
 fn a_page_that_cannot_be_read_while_the_log_is_followed_loses_nothing() {
-    let (bytes, page, blocks) = crashed();
+    let (whole, page, blocks) = crashed();
     let failing = || Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(page.0 * 8, 8));
     for rule in [failing().nth(1), failing()] {
-        let bytes = Memory::from_bytes(bytes.clone());
-        let device: Arc<dyn BlockDevice> = Arc::new(Faulty::new(bytes, Plan::new(1).rule(rule)));
-        let store = looked_at(&device);
+        let store = looked_at(&faulty_copy_of(&whole, rule));
         assert_rest_is_read(&store, blocks);
         assert_eq!(read(&store, 600 * 8, 8), numbered(7), "it is what came later");
     }
@@ -319,7 +303,7 @@ fn within(block: BlockNo) -> usize {
 fn what_is_lost_is_counted_also_while_another_damaged_page_is_in_memory() {
     for access in [OpenMode::ReadOnly, OpenMode::Salvage] {
         let (device, blocks) = doubtful();
-        let store = LogStore::open(Arc::clone(&device), "disk", by_hand(), access).expect("it can be opened");
+        let store = try_open(&device, access).expect("it can be opened");
         // Page 2 is read, and damaged on the disk after that.
         assert_eq!(read(&store, 2 * PAGE * 8, 8), numbered(2 * PAGE));
         flip(&*device, within(block_of(&store, 2)));
@@ -331,7 +315,7 @@ fn what_is_lost_is_counted_also_while_another_damaged_page_is_in_memory() {
         if access == OpenMode::ReadOnly {
             continue;
         }
-        let report = check(Arc::clone(&device), "disk", Depth::Structure, &mut |_, _| {}).expect("it can be read");
+        let report = checked(&device, Depth::Structure);
         assert!(
             report
                 .problems
@@ -350,9 +334,8 @@ fn what_is_lost_is_counted_also_while_another_damaged_page_is_in_memory() {
 
 #[test]
 fn a_page_is_not_rebuilt_from_an_older_checkpoint_than_the_store_has_made() {
-    let (mut bytes, page, _) = used();
-    bytes[page + 1234] ^= 0x20;
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let (device, page, _) = used();
+    flip(&*device, page + 1234);
     let store = looked_at(&device);
     let newest = {
         let state = store.shared.state.lock();
@@ -367,7 +350,7 @@ fn a_page_is_not_rebuilt_from_an_older_checkpoint_than_the_store_has_made() {
 
 /// A device on which reading asks for the end of a store that rebuilds its map, and counts what is read after that.
 struct Ends {
-    inner: Memory,
+    inner: Arc<dyn BlockDevice>,
     store: std::sync::OnceLock<std::sync::Weak<engine::StoreShared>>,
     reads: std::sync::atomic::AtomicU64,
 }
@@ -389,10 +372,9 @@ impl BlockDevice for Ends {
 
 #[test]
 fn a_store_that_is_closed_does_not_wait_until_its_map_is_rebuilt() {
-    let (mut bytes, page, _) = used();
-    bytes[page + 1234] ^= 0x20;
-    let device =
-        Arc::new(Ends { inner: Memory::from_bytes(bytes), store: std::sync::OnceLock::new(), reads: 0.into() });
+    let (inner, page, _) = used();
+    flip(&*inner, page + 1234);
+    let device = Arc::new(Ends { inner, store: std::sync::OnceLock::new(), reads: 0.into() });
     let as_device: Arc<dyn BlockDevice> = device.clone();
     let store = open(&as_device, by_hand());
     device.store.set(Arc::downgrade(&store.shared)).expect("it is set once");

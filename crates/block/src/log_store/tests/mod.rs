@@ -28,12 +28,15 @@ use std::sync::Arc;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use umbrella_policy::log_layout::CleaningGoal;
 use umbrella_units::{BlockNo, ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use super::*;
 use crate::device::{BlockDevice, Durability, Zeroes};
+use crate::fault::{Faulty, Plan, Rule};
 use crate::memory::Memory;
-use crate::testing::{Coarse, check_crash_states, fill, range, read};
+use crate::record::Overlay;
+use crate::testing::{Coarse, check_crash_states, each_crash_state, fill, flip, flip_bit, range, read};
 
 const SEGMENT: u64 = 64 << 10;
 
@@ -48,6 +51,49 @@ fn small(scheme: &str) -> CreateOptions {
 /// Nothing happens by itself.
 fn by_hand() -> Options {
     Options { threads: false, checkpoint_every: ByteSize(4 << 20), ..Options::default() }
+}
+
+fn from_bytes(bytes: Vec<u8>) -> Arc<dyn BlockDevice> {
+    Arc::new(Memory::from_bytes(bytes))
+}
+
+/// A copy that may change. The device itself must not.
+fn copy_of(device: &Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice> {
+    Arc::new(Overlay::new(Arc::clone(device)))
+}
+
+/// The same contents, with zeroes behind them.
+fn enlarged(device: &dyn BlockDevice, segments: u64) -> Arc<dyn BlockDevice> {
+    let mut bytes = bytes_of(device);
+    bytes.resize(bytes.len() + (segments * SEGMENT) as usize, 0);
+    from_bytes(bytes)
+}
+
+/// A copy whose calls follow a rule.
+fn faulty_copy_of(device: &Arc<dyn BlockDevice>, rule: Rule) -> Arc<dyn BlockDevice> {
+    Arc::new(Faulty::new(Overlay::new(Arc::clone(device)), Plan::new(1).rule(rule)))
+}
+
+fn try_open(device: &Arc<dyn BlockDevice>, access: OpenMode) -> Result<LogStore, LogStoreError> {
+    LogStore::open(Arc::clone(device), "disk", by_hand(), access)
+}
+
+fn try_check(device: &Arc<dyn BlockDevice>, depth: Depth) -> Result<CheckReport, LogStoreError> {
+    check(Arc::clone(device), "disk", depth, &mut |_, _| {})
+}
+
+fn checked(device: &Arc<dyn BlockDevice>, depth: Depth) -> CheckReport {
+    try_check(device, depth).expect("it can be checked")
+}
+
+fn assert_whole(device: &Arc<dyn BlockDevice>) {
+    let report = checked(device, Depth::Data);
+    assert_eq!(report.problem_count, 0, "{:?}", report.problems);
+}
+
+/// What a check found to be lost.
+fn losses_of(report: CheckReport) -> Vec<Loss> {
+    report.problems.into_iter().filter_map(|it| if let Problem::Loss(loss) = it { Some(loss) } else { None }).collect()
 }
 
 fn open(device: &Arc<dyn BlockDevice>, options: Options) -> LogStore {
@@ -72,13 +118,26 @@ fn numbered(number: u64) -> Vec<u8> {
     number.to_le_bytes().repeat(512)
 }
 
+/// The same with a smaller number.
+fn content(number: u32) -> Vec<u8> {
+    number.to_le_bytes().repeat(1024)
+}
+
+fn put(store: &LogStore, block: u64, number: u64) {
+    store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+}
+
 /// Fills a store, each block with its number.
 fn fill_up(store: &LogStore) -> u64 {
     let blocks = sectors_of(store) / 8;
-    for block in 0..blocks {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    (0..blocks).for_each(|block| put(store, block, block));
     blocks
+}
+
+/// Whether the cleaner found something to do.
+fn reclaim_once(store: &LogStore) -> bool {
+    let mut state = store.shared.state.lock();
+    store.shared.reclaim_once(&mut state, CleaningGoal::Ahead).expect("memory does not fail")
 }
 
 /// Writes `count` blocks at random places, and flushes them.
@@ -125,7 +184,7 @@ fn after_random_work(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
             store.discard(range(block * 8, 8)).expect("it is discarded");
             truth[block as usize] = 0;
         } else {
-            store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+            put(&store, block, number);
             truth[block as usize] = number;
         }
     }
@@ -134,24 +193,32 @@ fn after_random_work(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
     (bytes_of(&*device), truth)
 }
 
-/// A device with these bytes and some damaged blocks.
-fn damaged(mut bytes: Vec<u8>, at: &[usize]) -> Arc<dyn BlockDevice> {
-    for at in at {
-        bytes[at + 77] ^= 0x10;
-    }
-    Arc::new(Memory::from_bytes(bytes))
-}
-
-/// Turns a bit over.
-fn flip(device: &dyn BlockDevice, byte: usize) {
-    let mut sector = read(device, byte as u64 / 512, 1);
-    sector[byte % 512] ^= 0x10;
-    device.write(Lba(byte as u64 / 512), &sector, Durability::Through).expect("memory takes it");
+/// A copy of a device with some damaged blocks.
+fn damaged(device: &Arc<dyn BlockDevice>, at: &[usize]) -> Arc<dyn BlockDevice> {
+    let copy = copy_of(device);
+    at.iter().for_each(|at| flip(&*copy, at + 77));
+    copy
 }
 
 /// The first superblock of a device that is whole.
 fn superblock(bytes: &[u8]) -> format::Superblock {
     format::Superblock::parse(&bytes[..4096], Lba(bytes.len() as u64 / 512)).expect("it is whole")
+}
+
+/// Where the areas of checkpoints lie, in bytes.
+fn areas(superblock: &format::Superblock) -> [usize; 2] {
+    superblock.areas.map(|area| superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096)
+}
+
+/// The number of the checkpoint in an area; 0 if there is none.
+fn checkpoint_number(bytes: &[u8], superblock: &format::Superblock, area: usize) -> u64 {
+    format::CheckpointHeader::parse(&bytes[area..area + 4096], superblock).map_or(0, |header| header.number.0)
+}
+
+/// Where the headers of chunks lie, in bytes.
+fn chunk_headers(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    let first = superblock(bytes).first.0 as usize;
+    (first..bytes.len() / 4096).map(|at| at * 4096).filter(move |at| bytes[*at..].starts_with(b"ULCK"))
 }
 
 /// Whether a power cut may leave this: a copy of the superblock that was being written, or a flush that perhaps was not

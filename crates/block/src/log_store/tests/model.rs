@@ -1,6 +1,8 @@
 //! Any sequence of operations, held against an array.
 
 use proptest::prelude::*;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
 use super::*;
 
@@ -120,9 +122,6 @@ proptest! {
 
 #[test]
 fn a_store_full_to_the_promised_size_takes_ten_random_rewrites_of_all() {
-    use rand::rngs::StdRng;
-    use rand::{Rng, SeedableRng};
-
     for scheme in umbrella_policy::log_layout::schemes_for_disks() {
         for threads in [false, true] {
             let device = made(120, scheme.name);
@@ -130,7 +129,6 @@ fn a_store_full_to_the_promised_size_takes_ten_random_rewrites_of_all() {
             let blocks = sectors_of(&store) / 8;
             let mut random = StdRng::seed_from_u64(7);
             let mut truth = vec![0_u32; blocks as usize];
-            let content = |number: u32| number.to_le_bytes().repeat(1024);
             let mut written = Vec::new();
             for number in 1..=10 * blocks as u32 {
                 let block =
@@ -156,9 +154,6 @@ fn a_store_full_to_the_promised_size_takes_ten_random_rewrites_of_all() {
 
 #[test]
 fn cleaning_after_many_flushes_reads_each_segment_about_once() {
-    use rand::rngs::StdRng;
-    use rand::{Rng, SeedableRng};
-
     // Segments of 1 MiB with chunks of two blocks.
     let device: Arc<dyn BlockDevice> = Arc::new(Memory::new(ByteSize(64 << 20)));
     let options = CreateOptions { segment: Some(ByteSize(1 << 20)), ..small("r_lfs") };
@@ -177,9 +172,6 @@ fn cleaning_after_many_flushes_reads_each_segment_about_once() {
 
 #[test]
 fn the_map_keeps_to_its_memory_and_is_right() {
-    use rand::rngs::StdRng;
-    use rand::{Rng, SeedableRng};
-
     for threads in [false, true] {
         // 76 pages of map. At most 32 are in memory: the least with segments of 16 blocks.
         let device = made(2600, "r_lfs");
@@ -192,20 +184,19 @@ fn the_map_keeps_to_its_memory_and_is_right() {
         for number in 1..=blocks as u32 + 6000 {
             let block =
                 if u64::from(number) <= blocks { u64::from(number) - 1 } else { random.random_range(0..blocks) };
-            store.write(Lba(block * 8), &number.to_le_bytes().repeat(1024), Durability::Cached).expect("there is room");
+            store.write(Lba(block * 8), &content(number), Durability::Cached).expect("there is room");
             truth[block as usize] = number;
             if number % 500 == 0 {
                 most = most.max(store.stats().map_memory.0 / 4096);
             }
         }
         for (block, number) in truth.iter().enumerate() {
-            assert!(read(&store, block as u64 * 8, 8) == number.to_le_bytes().repeat(1024), "block {block}");
+            assert!(read(&store, block as u64 * 8, 8) == content(*number), "block {block}");
         }
         let stats = store.stats();
         assert!(stats.map_reads > 100 && stats.segments_cleaned > 100, "{stats:?}");
         assert!(most <= 40, "{most} pages in memory");
         store.close().expect("it can be closed");
-        let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
-        assert!(report.problems.is_empty(), "{:?}", report.problems);
+        assert_whole(&device);
     }
 }

@@ -6,35 +6,23 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use umbrella_policy::log_layout::{CleaningGoal, State as SegmentState, Stream};
-use umbrella_units::BlockNo;
 
 use super::every_call::{FailingDisk, Failure};
 use super::under_way::{Hooked, When};
 use super::*;
 use crate::error::Operation;
-use crate::fault::{CallFault, Faulty, Plan, Rule};
+use crate::fault::CallFault;
 use crate::log_store::format::{CheckpointNo, Checksum};
-
-fn whole_of(device: &dyn BlockDevice) -> Vec<u8> {
-    read(device, 0, sectors_of(device))
-}
-
-fn from_bytes(bytes: Vec<u8>) -> Arc<dyn BlockDevice> {
-    Arc::new(Memory::from_bytes(bytes))
-}
 
 /// Writes blocks, each with its number and that of the round.
 fn write(store: &LogStore, blocks: std::ops::Range<u64>, round: u64) {
-    for block in blocks {
-        store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
-    }
+    blocks.for_each(|block| put(store, block, round << 32 | block));
 }
 
 /// A store whose first four segments of data are full, and covered by a checkpoint.
 fn covered() -> (Arc<Hooked>, Arc<LogStore>) {
     let hooked = Hooked::new(made(90, "sepgc"));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     write(&store, 0..60, 1);
     store.checkpoint().expect("there is room");
     (hooked, store)
@@ -106,40 +94,39 @@ fn what_no_chunk_says_to_be_discarded_keeps_its_segment() {
 
 #[test]
 fn what_is_discarded_or_zeroed_and_flushed_stays_so_after_a_power_cut() {
-    let disk = FailingDisk::new(&whole_of(&*made(60, "r_lfs")), (u64::MAX, Failure::Once));
+    let disk = FailingDisk::new(&made(60, "r_lfs"), (u64::MAX, Failure::Once));
     let device: Arc<dyn BlockDevice> = disk.clone();
     let store = open(&device, by_hand());
     write(&store, 0..8, 1);
     store.checkpoint().expect("there is room");
     store.discard(range(0, 8)).expect("it is discarded");
     store.flush().expect("memory does not fail");
-    let after_flush = open(&from_bytes(disk.medium()), by_hand());
+    let after_flush = open(&disk.medium(), by_hand());
     assert_eq!(read(&after_flush, 0, 8), fill(0, 8));
     store.write_zeroes(range(8, 8), Zeroes::Unmap, Durability::Through).expect("it is zeroed");
     store.write_zeroes(range(17, 2), Zeroes::Keep, Durability::Through).expect("a part is zeroed");
-    let after_fua = open(&from_bytes(disk.medium()), by_hand());
+    let after_fua = open(&disk.medium(), by_hand());
     assert_eq!(read(&after_fua, 8, 8), fill(0, 8));
     assert_eq!(read(&after_fua, 17, 2), fill(0, 2));
 }
 
 #[test]
 fn what_was_read_at_opening_is_flushed_before_anything_is_written() {
-    let bytes = whole_of(&*made(60, "r_lfs"));
+    let whole = made(60, "r_lfs");
     let rule = Rule::on(Operation::Flush, CallFault::Error(Errno::IO)).nth(1);
-    let device: Arc<dyn BlockDevice> =
-        Arc::new(Faulty::new(Memory::from_bytes(bytes.clone()), Plan::new(1).rule(rule)));
-    let opened = LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite);
+    let device = faulty_copy_of(&whole, rule);
+    let opened = try_open(&device, OpenMode::ReadWrite);
     opened.err().expect("the disk does not flush");
-    assert!(whole_of(&*device) == bytes, "the older checkpoint is written over, and the newer may be in a cache only");
+    assert!(
+        bytes_of(&*device) == bytes_of(&*whole),
+        "the older checkpoint is written over, and the newer may be in a cache only"
+    );
 }
 
 #[test]
 fn a_store_grows_only_when_chunks_that_are_being_written_are_there() {
-    let mut bytes = whole_of(&*made(60, "sepgc"));
-    bytes.resize(bytes.len() + 20 * SEGMENT as usize, 0);
-    let hooked = Hooked::new(from_bytes(bytes));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, Options::default()));
+    let hooked = Hooked::new(enlarged(&*made(60, "sepgc"), 20));
+    let store = hooked.store(Options::default());
     store.write(Lba(0), &numbered(0), Durability::Cached).expect("there is room");
     let (other, disk) = (Arc::downgrade(&store), Arc::downgrade(&hooked));
     let is_written = Arc::new(AtomicBool::new(false));
@@ -199,7 +186,7 @@ fn with_a_gap() -> Vec<u8> {
     let lost = device_block(&store, 3).0 - 1;
     drop(store);
     device.write(Lba(lost * 8), &fill(0, 16), Durability::Through).expect("memory takes it");
-    whole_of(&*device)
+    bytes_of(&*device)
 }
 
 /// The store holds what came before the gap, and nothing else.
@@ -227,9 +214,8 @@ fn what_comes_after_a_gap_is_not_found_when_an_opening_was_cut_short() {
     let superblock = store.shared.state.lock().core.superblock.clone();
     drop(store);
     // The header of its checkpoint, which is written last, is lost.
-    let mut left = whole_of(&*device);
-    for area in superblock.areas {
-        let at = superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096;
+    let mut left = bytes_of(&*device);
+    for at in areas(&superblock) {
         left[at..at + 4096].copy_from_slice(&before[at..at + 4096]);
     }
     assert_ends_at_the_gap(&open(&from_bytes(left), by_hand()));
@@ -239,13 +225,13 @@ fn what_comes_after_a_gap_is_not_found_when_an_opening_was_cut_short() {
 fn what_is_flushed_while_a_checkpoint_is_written_is_found_if_it_never_counts() {
     let (hooked, store) = covered();
     write(&store, 0..1, 2);
-    let left = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let left = Arc::new(parking_lot::Mutex::new(None));
     let (other, disk, found) = (Arc::downgrade(&store), Arc::downgrade(&hooked), Arc::clone(&left));
     let before_it_counts = move || {
         let store = other.upgrade().expect("it makes a checkpoint");
         write(&store, 1..2, 2);
         store.flush().expect("memory does not fail");
-        *found.lock() = whole_of(&*disk.upgrade().expect("it makes a checkpoint"));
+        *found.lock() = Some(from_bytes(bytes_of(&*disk.upgrade().expect("it makes a checkpoint"))));
     };
     let disk = Arc::downgrade(&hooked);
     hooked.once(When::Flushed, move || {
@@ -256,7 +242,7 @@ fn what_is_flushed_while_a_checkpoint_is_written_is_found_if_it_never_counts() {
     });
     store.checkpoint().expect("there is room");
     assert!(!hooked.is_due(), "nothing happened while it was written");
-    let store = open(&from_bytes(std::mem::take(&mut left.lock())), by_hand());
+    let store = open(&left.lock().take().expect("it was copied"), by_hand());
     for block in 0..2 {
         assert!(read(&store, block * 8, 8) == numbered(2 << 32 | block), "block {block} was flushed, and is lost");
     }
@@ -290,9 +276,7 @@ fn what_was_written_backwards_is_read_at_once() {
     let disk = super::cleaning::large(48, false);
     let device: Arc<dyn BlockDevice> = disk.clone();
     let store = open(&device, by_hand());
-    for block in (0..64).rev() {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    (0..64).rev().for_each(|block| put(&store, block, block));
     store.flush().expect("memory does not fail");
     disk.reads.lock().expect("nobody panics").clear();
     let expected: Vec<u8> = (0..64).flat_map(numbered).collect();

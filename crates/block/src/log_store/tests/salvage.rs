@@ -1,9 +1,7 @@
 //! Rescued data of a damaged store: the newest copy of each block, and a report on each block that may not be it,
 //! whatever was damaged.
 
-use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
-use rand::{Rng, SeedableRng};
 
 use super::*;
 
@@ -11,7 +9,7 @@ use super::*;
 type GotOut = (Vec<u64>, Vec<Option<DoubtReason>>, u64);
 
 fn got_out(bytes: &[u8]) -> Result<GotOut, LogStoreError> {
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.to_vec()));
+    let device = from_bytes(bytes.to_vec());
     let mut salvage = Salvage::open(Arc::clone(&device), "disk")?;
     let blocks = (salvage.size().0 / 4096) as usize;
     let (mut held, mut why) = (vec![0; blocks], vec![None; blocks]);
@@ -26,7 +24,7 @@ fn got_out(bytes: &[u8]) -> Result<GotOut, LogStoreError> {
     for run in &report.unrecovered {
         (run.first.0..run.first.0 + run.blocks).for_each(|block| why[block as usize] = Some(run.why));
     }
-    assert!(read(&*device, 0, sectors_of(&*device)) == bytes, "the store was written to");
+    assert!(bytes_of(&*device) == bytes, "the store was written to");
     Ok((held, why, report.missing_chunks))
 }
 
@@ -54,12 +52,6 @@ fn pages(bytes: &[u8]) -> Vec<usize> {
     found.index.iter().flatten().map(|entry| at(entry.place())).collect()
 }
 
-/// Where the headers of checkpoints lie, in bytes.
-fn checkpoints(bytes: &[u8]) -> [usize; 2] {
-    let superblock = superblock(bytes);
-    superblock.areas.map(|area| superblock.device_block(superblock.first_place(area.first)).0 as usize * 4096)
-}
-
 #[test]
 fn a_whole_store_is_got_out_whole_and_nothing_is_reported() {
     for seed in 0..3 {
@@ -82,9 +74,8 @@ fn one_flipped_byte_in_any_page_of_the_map_hides_nothing_and_the_store_opens_all
             println!("{label}: {reported} of {} blocks reported", truth.len());
             assert!(reported < truth.len() / 8, "{label}: {reported} reported");
             // By the store itself: what it reads is right, and of the rest it says that it cannot be read.
-            let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-            let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly)
-                .unwrap_or_else(|error| panic!("{label}: {error}"));
+            let store =
+                try_open(&from_bytes(bytes), OpenMode::ReadOnly).unwrap_or_else(|error| panic!("{label}: {error}"));
             let mut block = fill(0, 8);
             let mut refused = 0;
             for (number, truth) in truth.iter().enumerate() {
@@ -115,18 +106,13 @@ fn a_discard_is_known_of_when_the_segment_that_said_so_has_become_empty_by_itsel
     (0..1000).for_each(|number| write(601, number));
     assert_eq!(store.stats().segments_cleaned, 0);
     store.close().expect("it can be closed");
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
-    let mut truth: Vec<u64> =
-        (1..=sectors_of(&store_of(&bytes)) / 8).map(|number| if number > 300 { 0 } else { number }).collect();
+    let mut bytes = bytes_of(&*device);
+    let blocks = sectors_of(&try_open(&device, OpenMode::ReadOnly).expect("it can be opened")) / 8;
+    let mut truth: Vec<u64> = (1..=blocks).map(|number| if number > 300 { 0 } else { number }).collect();
     (truth[5], truth[600], truth[601]) = (0, 999, 999);
     let at = pages(&bytes)[0];
     bytes[at + 700] ^= 0x10;
     assert_eq!(assert_told(&bytes, &truth, "page 0"), 0);
-}
-
-fn store_of(bytes: &[u8]) -> LogStore {
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.to_vec()));
-    LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly).expect("it can be opened")
 }
 
 #[test]
@@ -139,13 +125,13 @@ fn all_pages_of_the_map_are_rebuilt_at_once_whatever_their_number() {
             bytes[at + 700] ^= 0x10;
         }
         assert_eq!(assert_told(&bytes, &truth, &format!("seed {seed}")), 0);
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+        let device = from_bytes(bytes);
         let store = open(&device, by_hand());
         for (block, number) in (0..).zip(&truth) {
             assert!(read(&store, block * 8, 8) == numbered(*number), "seed {seed}, block {block}");
         }
         store.close().expect("it can be closed");
-        let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
+        let report = checked(&device, Depth::Data);
         assert_eq!(report.problem_count, 0, "seed {seed}: {:?}", report.problems);
     }
 }
@@ -154,32 +140,27 @@ fn all_pages_of_the_map_are_rebuilt_at_once_whatever_their_number() {
 fn a_page_that_is_rebuilt_without_a_doubt_is_repaired_by_the_opening() {
     let device = made(130, "r_lfs");
     let store = open(&device, by_hand());
-    for block in 0..1200 {
-        store.write(Lba(block * 8), &numbered(block + 1), Durability::Cached).expect("there is room");
-    }
+    (0..1200).for_each(|block| put(&store, block, block + 1));
     store.checkpoint().expect("there is room");
-    (0..20).for_each(|block| {
-        store.write(Lba(block * 8), &numbered(block + 5000), Durability::Cached).expect("there is room");
-    });
+    (0..20).for_each(|block| put(&store, block, block + 5000));
     store.flush().expect("memory does not fail");
     drop(store);
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let mut bytes = bytes_of(&*device);
     let at = pages(&bytes)[0];
     bytes[at + 8] ^= 1;
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let device = from_bytes(bytes);
     let store = open(&device, by_hand());
     let truth = |block: u64| numbered(if block < 20 { block + 5000 } else { block + 1 });
     (0..1200).for_each(|block| assert!(read(&store, block * 8, 8) == truth(block), "block {block}"));
     store.close().expect("it can be closed");
-    let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
-    assert_eq!(report.problem_count, 0, "{:?}", report.problems);
+    assert_whole(&device);
 }
 
 #[test]
 fn whatever_structure_is_damaged_what_is_not_reported_as_lost_is_right() {
     for seed in 0..3 {
         let (bytes, truth) = after_random_work(seed, 80);
-        let [first, second] = checkpoints(&bytes);
+        let [first, second] = areas(&superblock(&bytes));
         let flipped = |at: &[usize]| {
             let mut bytes = bytes.clone();
             for at in at {
@@ -212,8 +193,7 @@ fn whatever_structure_is_damaged_what_is_not_reported_as_lost_is_right() {
 fn a_flipped_byte_anywhere_in_the_log_is_reported_or_changes_nothing() {
     let (bytes, truth) = after_random_work(9, 80);
     let first = superblock(&bytes).first.0 as usize;
-    let headers: Vec<usize> =
-        (first..bytes.len() / 4096).filter(|at| bytes[at * 4096..].starts_with(b"ULCK")).collect();
+    let headers: Vec<usize> = chunk_headers(&bytes).map(|at| at / 4096).collect();
     let mut random = StdRng::seed_from_u64(5);
     let mut unknown = 0;
     for round in 0..60 {
@@ -233,14 +213,12 @@ fn a_flipped_byte_anywhere_in_the_log_is_reported_or_changes_nothing() {
 #[test]
 fn a_page_and_a_header_damaged_together_are_reported() {
     let (bytes, truth) = after_random_work(4, 130);
-    let first = superblock(&bytes).first.0 as usize;
     let page = pages(&bytes)[0];
-    let headers = (first..bytes.len() / 4096).filter(|at| bytes[at * 4096..].starts_with(b"ULCK"));
-    for header in headers.step_by(7) {
+    for header in chunk_headers(&bytes).step_by(7) {
         let mut bytes = bytes.clone();
         bytes[page + 700] ^= 0x10;
-        bytes[header * 4096 + 99] ^= 1;
-        assert_told(&bytes, &truth, &format!("header {header}"));
+        bytes[header + 99] ^= 1;
+        assert_told(&bytes, &truth, &format!("header at byte {header}"));
     }
 }
 
@@ -250,9 +228,7 @@ fn what_was_discarded_does_not_come_back_as_proved() {
     let store = open(&device, by_hand());
     let blocks = sectors_of(&store) / 8;
     let mut truth: Vec<u64> = (1..=blocks).collect();
-    (0..blocks).for_each(|block| {
-        store.write(Lba(block * 8), &numbered(block + 1), Durability::Cached).expect("there is room");
-    });
+    (0..blocks).for_each(|block| put(&store, block, block + 1));
     for block in (0..400).step_by(5) {
         store.discard(range(block * 8, 8)).expect("it is discarded");
         truth[block as usize] = 0;
@@ -261,12 +237,12 @@ fn what_was_discarded_does_not_come_back_as_proved() {
     // Until the chunks that say so are cleaned, again and again.
     for round in 0..4 {
         for block in (400..blocks).chain((0..400).filter(|block| block % 25 == 1)) {
-            store.write(Lba(block * 8), &numbered(round * 10_000 + block), Durability::Cached).expect("there is room");
+            put(&store, block, round * 10_000 + block);
             truth[block as usize] = round * 10_000 + block;
         }
     }
     store.close().expect("it can be closed");
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let mut bytes = bytes_of(&*device);
     let page = pages(&bytes)[0];
     bytes[page + 5] ^= 2;
     let reported = assert_told(&bytes, &truth, "page 0");
@@ -283,7 +259,7 @@ fn discarded(seed: u64) -> (Vec<u8>, Vec<u64>, u64) {
     for number in 1..blocks * 4 {
         let block = random.random_range(0..blocks);
         if !random.random_bool(0.06) {
-            store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+            put(&store, block, number);
             truth[block as usize] = number;
             continue;
         }
@@ -303,7 +279,7 @@ fn discarded(seed: u64) -> (Vec<u8>, Vec<u64>, u64) {
     } else {
         drop(store);
     }
-    (read(&*device, 0, sectors_of(&*device)), truth, cleaned)
+    (bytes_of(&*device), truth, cleaned)
 }
 
 #[test]
@@ -311,9 +287,7 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
     for seed in 0..6 {
         let (whole, truth, cleaned) = discarded(seed);
         assert!(cleaned > 20, "{cleaned} segments cleaned");
-        let first = superblock(&whole).first.0 as usize;
-        let headers = (first..whole.len() / 4096).filter(|at| whole[at * 4096..].starts_with(b"ULCK"));
-        let headers: Vec<usize> = headers.map(|at| at * 4096).collect();
+        let headers: Vec<usize> = chunk_headers(&whole).collect();
         let mut random = StdRng::seed_from_u64(seed);
         // Nothing comes behind the newest that could say that it is missing.
         let newest = headers.iter().max_by_key(|at| u64::from_le_bytes(whole[**at + 40..][..8].try_into().expect("8")));
@@ -324,9 +298,9 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
             let mut bytes = whole.clone();
             bytes[at + 700] ^= 0x10;
             let reported = assert_told(&bytes, &truth, &label);
+            let device = from_bytes(bytes);
             for access in [OpenMode::ReadOnly, OpenMode::Salvage] {
-                let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
-                let store = LogStore::open(device, "disk", by_hand(), access).expect("it can be opened");
+                let store = try_open(&copy_of(&device), access).expect("it can be opened");
                 if !store.stats().repaired.iter().all(|reported| reported.contains("of the map was damaged")) {
                     continue;
                 }
@@ -354,7 +328,7 @@ fn a_damaged_block_is_reported_with_an_older_copy_or_none() {
     store.write(Lba(8), &numbered(3), Durability::Through).expect("there is room");
     let at = [byte_of(&store, 0), byte_of(&store, 1)];
     store.close().expect("it can be closed");
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let mut bytes = bytes_of(&*device);
     for at in at {
         bytes[at + 50] ^= 1;
     }
@@ -372,7 +346,7 @@ fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_reported() {
     }
     let place = byte_of(&store, 5);
     drop(store);
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let mut bytes = bytes_of(&*device);
     bytes[place + 50] ^= 1;
     let (held, why, missing) = got_out(&bytes).expect("it can be opened");
     assert_eq!((&held[..5], missing), (&[1, 2, 3, 4, 5][..], 0));
@@ -396,7 +370,7 @@ fn killed_and_damaged(block: u64, part: Part, work: impl Fn(&LogStore, &dyn Fn(u
     (0..10).for_each(|block| write(block, block + 1));
     work(&store, &write);
     drop(store);
-    let mut bytes = read(&*device, 0, sectors_of(&*device));
+    let mut bytes = bytes_of(&*device);
     let at = if part == Part::Data { place.get() } else { place.get() - 4096 };
     bytes[at + 77] ^= 1;
     bytes

@@ -3,12 +3,8 @@
 
 use super::*;
 
-fn opened(device: &Arc<dyn BlockDevice>, access: OpenMode) -> Result<LogStore, LogStoreError> {
-    LogStore::open(Arc::clone(device), "disk", by_hand(), access)
-}
-
 /// A store that was killed after 45 blocks were written, each through, 5 of them written before; where each lies.
-fn killed() -> (Vec<u8>, Vec<usize>) {
+fn killed() -> (Arc<dyn BlockDevice>, Vec<usize>) {
     let device = made(80, "r_lfs");
     let store = open(&device, by_hand());
     for block in (20..25).chain(0..45) {
@@ -16,7 +12,7 @@ fn killed() -> (Vec<u8>, Vec<usize>) {
     }
     let places = (0..45).map(|block| byte_of(&store, block)).collect();
     drop(store);
-    (bytes_of(&*device), places)
+    (device, places)
 }
 
 fn is_lost(store: &LogStore, block: u64) -> bool {
@@ -40,13 +36,13 @@ fn assert_all_but(store: &LogStore, lost: u64) {
 
 #[test]
 fn a_damaged_record_is_skipped_and_its_blocks_are_lost_until_they_are_written() {
-    let (bytes, places) = killed();
+    let (whole, places) = killed();
     // Its data, and its header.
     for at in [places[24], places[24] - 4096] {
-        let device = damaged(bytes.clone(), &[at]);
-        let refused = opened(&device, OpenMode::ReadWrite).err().expect("flushed data is lost").to_string();
+        let device = damaged(&whole, &[at]);
+        let refused = try_open(&device, OpenMode::ReadWrite).err().expect("flushed data is lost").to_string();
         assert!(refused.contains("lost"), "{refused}");
-        let store = opened(&device, OpenMode::Salvage).expect("it is known what is lost");
+        let store = try_open(&device, OpenMode::Salvage).expect("it is known what is lost");
         assert!(!store.is_read_only());
         let reported = store.stats().repaired.join("; ");
         assert!(reported.contains("blocks 24 are lost"), "{reported}");
@@ -54,33 +50,32 @@ fn a_damaged_record_is_skipped_and_its_blocks_are_lost_until_they_are_written() 
         let part = store.write(Lba(24 * 8 + 2), &fill(1, 2), Durability::Through).expect_err("the rest is lost");
         assert!(part.to_string().contains("block 24 of the store is lost"), "{part}");
         drop(store);
-        let store = opened(&device, OpenMode::ReadWrite).expect("it was skipped once and for all");
+        let store = try_open(&device, OpenMode::ReadWrite).expect("it was skipped once and for all");
         assert_all_but(&store, 24);
         store.close().expect("it can be closed");
-        let report = check(Arc::clone(&device), "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
+        let report = checked(&device, Depth::Data);
         let [Problem::Lost(1, runs)] = report.problems.as_slice() else { panic!("{:?}", report.problems) };
         assert!(matches!(runs.as_slice(), [run] if *run == (24..25)), "{runs:?}");
-        let store = opened(&device, OpenMode::ReadWrite).expect("it can be opened");
+        let store = try_open(&device, OpenMode::ReadWrite).expect("it can be opened");
         assert_all_but(&store, 24);
         store.write(Lba(24 * 8), &numbered(99), Durability::Through).expect("there is room");
         drop(store);
-        let store = opened(&device, OpenMode::ReadWrite).expect("it can be opened");
+        let store = try_open(&device, OpenMode::ReadWrite).expect("it can be opened");
         assert_eq!((read(&store, 24 * 8, 8), store.stats().lost), (numbered(99), ByteSize(0)));
         drop(store);
-        let report = check(device, "disk", Depth::Data, &mut |_, _| {}).expect("it can be read");
-        assert_eq!(report.problem_count, 0, "{:?}", report.problems);
+        assert_whole(&device);
     }
 }
 
 #[test]
 fn a_block_that_is_lost_and_discarded_reads_as_zeroes() {
-    let (bytes, places) = killed();
-    let device = damaged(bytes.clone(), &[places[24]]);
-    let store = opened(&device, OpenMode::Salvage).expect("it is known what is lost");
+    let (whole, places) = killed();
+    let device = damaged(&whole, &[places[24]]);
+    let store = try_open(&device, OpenMode::Salvage).expect("it is known what is lost");
     store.discard(range(24 * 8, 8)).expect("it is discarded");
     store.flush().expect("memory does not fail");
     drop(store);
-    let store = opened(&device, OpenMode::ReadWrite).expect("it can be opened");
+    let store = try_open(&device, OpenMode::ReadWrite).expect("it can be opened");
     assert_eq!((read(&store, 24 * 8, 8), store.stats().lost), (fill(0, 8), ByteSize(0)));
 }
 
@@ -96,8 +91,8 @@ fn a_lost_block_that_was_written_later_is_not_lost() {
     (0..10).for_each(|block| write(block, block + 10));
     drop(store);
     for at in [at, at - 4096] {
-        let device = damaged(bytes_of(&*device), &[at]);
-        let store = opened(&device, OpenMode::Salvage).expect("it is known what is lost");
+        let device = damaged(&device, &[at]);
+        let store = try_open(&device, OpenMode::Salvage).expect("it is known what is lost");
         (0..10).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 10)));
         assert_eq!(store.stats().lost, ByteSize(0));
     }
@@ -105,30 +100,30 @@ fn a_lost_block_that_was_written_later_is_not_lost() {
 
 #[test]
 fn where_nobody_knows_what_is_lost_the_store_is_looked_at_as_it_was_before() {
-    let (bytes, places) = killed();
+    let (whole, places) = killed();
     // Two headers in a row: the second would say what the first held.
-    let device = damaged(bytes.clone(), &[places[24] - 4096, places[25] - 4096]);
-    let store = opened(&device, OpenMode::Salvage).expect("it can be looked at");
+    let device = damaged(&whole, &[places[24] - 4096, places[25] - 4096]);
+    let before = bytes_of(&*device);
+    let store = try_open(&device, OpenMode::Salvage).expect("it can be looked at");
     assert!(store.is_read_only());
     (0..20).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 1)));
     assert_eq!(read(&store, 30 * 8, 8), fill(0, 8));
     store.write(Lba(0), &fill(1, 8), Durability::Cached).expect_err("it is only looked at");
     drop(store);
-    assert!(bytes_of(&*device) == bytes_of(&*damaged(bytes.clone(), &[places[24] - 4096, places[25] - 4096])));
+    assert!(bytes_of(&*device) == before);
 }
 
 #[test]
 fn a_store_that_lost_nothing_is_salvaged_as_it_is_used() {
-    let (bytes, _) = killed();
-    let device = damaged(bytes.clone(), &[]);
-    let store = opened(&device, OpenMode::Salvage).expect("it is whole");
+    let (whole, _) = killed();
+    let store = try_open(&whole, OpenMode::Salvage).expect("it is whole");
     (0..45).for_each(|block| assert_eq!(read(&store, block * 8, 8), numbered(block + 1)));
     assert_eq!((store.is_read_only(), store.stats().lost), (false, ByteSize(0)));
 }
 
 /// Where the page of the map lies that the newest checkpoint means.
 fn page_at(device: &Arc<dyn BlockDevice>, page: u32) -> usize {
-    let store = opened(device, OpenMode::ReadOnly).expect("it can be looked at");
+    let store = try_open(device, OpenMode::ReadOnly).expect("it can be looked at");
     let state = store.shared.state.lock();
     let place = state
         .core
@@ -153,9 +148,8 @@ fn assert_right_or_lost(store: &LogStore, truth: &[u64], label: &str) -> u64 {
 
 /// Where the oldest headers of chunks lie: long before the last checkpoint.
 fn oldest_headers(bytes: &[u8]) -> Vec<usize> {
-    let headers = (512..bytes.len() / 4096).map(|at| at * 4096).filter(|at| bytes[*at..].starts_with(b"ULCK"));
-    let mut headers: Vec<_> =
-        headers.map(|at| (u64::from_le_bytes(bytes[at + 40..][..8].try_into().expect("8 bytes")), at)).collect();
+    let sequence = |at: usize| u64::from_le_bytes(bytes[at + 40..][..8].try_into().expect("8 bytes"));
+    let mut headers: Vec<_> = chunk_headers(bytes).map(|at| (sequence(at), at)).collect();
     headers.sort_unstable();
     headers.into_iter().take(4).map(|(_, at)| at).collect()
 }
@@ -165,13 +159,13 @@ fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_aft
     let mut lost_at_all = 0;
     for seed in 0..4 {
         let (bytes, mut truth) = after_random_work(seed, 130);
-        let whole: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes.clone()));
+        let whole = from_bytes(bytes.clone());
         for page in 0..2 {
             let label = format!("seed {seed}, page {page}");
             let mut at = oldest_headers(&bytes);
             at.push(page_at(&whole, page));
-            let device = damaged(bytes.clone(), &at);
-            let store = opened(&device, OpenMode::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
+            let device = damaged(&whole, &at);
+            let store = try_open(&device, OpenMode::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
             assert!(!store.is_read_only(), "{label}");
             let lost = assert_right_or_lost(&store, &truth, &label);
             assert_eq!(store.stats().lost.0, lost * 4096, "{label}");
@@ -184,14 +178,14 @@ fn a_page_of_the_map_with_doubtful_blocks_is_rebuilt_without_them_and_damage_aft
                 {
                     continue;
                 }
-                store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
+                put(&store, block, number);
                 truth[block as usize] = number;
             }
             store.close().expect("it can be closed");
             assert_eq!(assert_right_or_lost(&open(&device, by_hand()), &truth, &label), lost, "{label}");
             // A second damage to the same page.
-            let again = damaged(bytes_of(&*device), &[page_at(&device, page)]);
-            let store = opened(&again, OpenMode::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
+            let again = damaged(&device, &[page_at(&device, page)]);
+            let store = try_open(&again, OpenMode::Salvage).unwrap_or_else(|error| panic!("{label}: {error}"));
             let lost_again = assert_right_or_lost(&store, &truth, &format!("{label}, again"));
             assert!(lost_again >= lost, "{label}: {lost_again} of {lost} are still known to be lost");
             truth = after_random_work(seed, 130).1;

@@ -3,14 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 
 use super::crash::{Scene, bounds, filled, work};
 use super::*;
 use crate::log_store::format::{CheckpointNo, ChunkHeader, LogBlock, Superblock};
 use crate::log_store::named::NamedDevice;
-use crate::record::Step;
 
 /// What an opening finds.
 #[derive(PartialEq, Eq)]
@@ -24,7 +22,7 @@ struct Opened {
 impl Opened {
     /// Opens a store for writing; `None` if it can only be looked at.
     fn open(device: Arc<dyn BlockDevice>, access: OpenMode) -> Result<Option<Opened>, LogStoreError> {
-        let store = LogStore::open(device, "disk", by_hand(), access)?;
+        let store = try_open(&device, access)?;
         if store.is_read_only() {
             return Ok(None);
         }
@@ -47,50 +45,48 @@ fn stands(device: Arc<dyn BlockDevice>) -> (CheckpointNo, bool) {
 }
 
 /// Opens the store, ends it at each moment, and opens it again; how many openings were cut off.
-fn cut_off(bytes: &[u8], access: OpenMode, expected: &Opened, (depth, label): (u32, &str)) -> usize {
-    let scene = Scene::new(bytes);
-    let (begun, _) = stands(Arc::new(Memory::from_bytes(bytes.to_vec())));
-    drop(LogStore::open(Arc::clone(&scene.disk), "disk", by_hand(), access).expect("it could be opened"));
-    let mut walk = scene.states(bounds(1));
+fn cut_off(device: &Arc<dyn BlockDevice>, access: OpenMode, expected: &Opened, (depth, label): (u32, &str)) -> usize {
+    let scene = Scene::new(Arc::clone(device));
+    let (begun, _) = stands(Arc::clone(device));
+    drop(try_open(&scene.disk, access).expect("it could be opened"));
     let (mut unfinished, mut finished) = (0, 0);
-    while walk.advance().expect("memory does not fail") != Step::End {
-        for state in walk.states() {
-            let state = state.expect("memory does not fail");
-            let disk = &state.devices[0];
-            let (checkpoint, is_noted) = stands(Arc::new(disk.fork()));
-            let opened = Opened::open(Arc::new(disk.fork()), access);
-            let opened = opened.unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
-            let opened = opened.unwrap_or_else(|| panic!("{label}: {state}: it is only looked at"));
-            assert!(opened.contents == expected.contents, "{label}: {state}: other contents");
-            if checkpoint > begun && !is_noted {
-                finished += 1;
-                continue;
-            }
-            unfinished += 1;
-            if checkpoint == begun {
-                assert_eq!(opened.reported, expected.reported, "{label}: {state}");
-            } else {
-                // What is lost for certain is in the map now.
-                let perhaps = |reported: &&String| reported.contains("perhaps lost");
-                let perhaps = |all: &Opened| all.reported.iter().filter(perhaps).cloned().collect::<Vec<_>>();
-                assert_eq!(perhaps(&opened), perhaps(expected), "{label}: {state}");
-            }
-            if depth > 0 && unfinished % 120 == 1 && checkpoint == begun {
-                let label = format!("{label}: {state}, and once more");
-                unfinished += cut_off(&bytes_of(disk), access, expected, (depth - 1, &label));
-            }
+    each_crash_state(scene.states(bounds(1)), |state| {
+        let disk = &state.devices[0];
+        let (checkpoint, is_noted) = stands(Arc::new(disk.fork()));
+        let opened = Opened::open(Arc::new(disk.fork()), access);
+        let opened = opened.unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
+        let opened = opened.unwrap_or_else(|| panic!("{label}: {state}: it is only looked at"));
+        assert!(opened.contents == expected.contents, "{label}: {state}: other contents");
+        if checkpoint > begun && !is_noted {
+            finished += 1;
+            return;
         }
-    }
+        unfinished += 1;
+        if checkpoint == begun {
+            assert_eq!(opened.reported, expected.reported, "{label}: {state}");
+        } else {
+            // What is lost for certain is in the map now.
+            let perhaps = |reported: &&String| reported.contains("perhaps lost");
+            let perhaps = |all: &Opened| all.reported.iter().filter(perhaps).cloned().collect::<Vec<_>>();
+            assert_eq!(perhaps(&opened), perhaps(expected), "{label}: {state}");
+        }
+        if depth > 0 && unfinished % 120 == 1 && checkpoint == begun {
+            let label = format!("{label}: {state}, and once more");
+            let device: Arc<dyn BlockDevice> = Arc::new(disk.fork());
+            unfinished += cut_off(&device, access, expected, (depth - 1, &label));
+        }
+    });
     assert!(finished > 0, "{label}: the opening did finish");
     unfinished
 }
 
 /// The places of the newest chunks, the very newest first.
 fn newest_chunks(bytes: &[u8], superblock: &Superblock) -> Vec<(usize, ChunkHeader)> {
-    let first = superblock.first.0 as usize;
-    let header =
-        |at: usize| ChunkHeader::parse(&bytes[at * 4096..][..4096], superblock, LogBlock((at - first) as u64)).ok();
-    let mut chunks: Vec<_> = (first..bytes.len() / 4096).filter_map(|at| Some((at, header(at)?))).collect();
+    let header = |at: usize| {
+        let place = LogBlock(at as u64 / 4096 - superblock.first.0);
+        Some((at / 4096, ChunkHeader::parse(&bytes[at..at + 4096], superblock, place).ok()?))
+    };
+    let mut chunks: Vec<_> = chunk_headers(bytes).filter_map(header).collect();
     chunks.sort_by_key(|(_, header)| std::cmp::Reverse((header.epoch, header.sequence)));
     chunks
 }
@@ -133,9 +129,8 @@ fn strike(bytes: &mut [u8], damage: Damage, random: &mut StdRng) -> Option<()> {
         Damage::Checkpoint => {
             let named = NamedDevice::new("disk", Arc::new(Memory::from_bytes(bytes.to_vec())));
             let found = named.checkpoint(&superblock).ok()?;
-            let area = superblock.areas[found.area].first;
-            let at = superblock.device_block(superblock.first_place(area)).0 as usize;
-            bytes[(at + usize::from(random.random_bool(0.5))) * 4096 + 100] ^= 1;
+            let at = areas(&superblock)[found.area];
+            bytes[at + usize::from(random.random_bool(0.5)) * 4096 + 100] ^= 1;
         }
         Damage::MapPage => {
             let named = NamedDevice::new("disk", Arc::new(Memory::from_bytes(bytes.to_vec())));
@@ -152,7 +147,7 @@ fn an_opening_that_a_power_cut_ends_leaves_all_that_it_found_to_the_next_one() {
     let (mut unfinished, mut table) = (0, BTreeMap::<(Damage, bool, bool), usize>::new());
     for seed in 0..15 {
         let (disk, _) = filled([30, 40, 60][seed as usize % 3], "r_lfs", seed);
-        let scene = Scene::new(&disk);
+        let scene = Scene::new(disk);
         let store = scene.open();
         let mut random = StdRng::seed_from_u64(seed);
         work(&store, &mut random, 30);
@@ -165,14 +160,15 @@ fn an_opening_that_a_power_cut_ends_leaves_all_that_it_found_to_the_next_one() {
         if strike(&mut bytes, damage, &mut random).is_none() {
             continue;
         }
-        let open = |access| Opened::open(Arc::new(Memory::from_bytes(bytes.clone())), access).ok().flatten();
+        let device = from_bytes(bytes);
+        let open = |access| Opened::open(copy_of(&device), access).ok().flatten();
         let modes = [OpenMode::ReadWrite, OpenMode::Salvage];
         let Some((access, expected)) = modes.into_iter().find_map(|access| Some((access, open(access)?))) else {
             continue;
         };
         let is_salvaged = access == OpenMode::Salvage;
         *table.entry((damage, is_salvaged, !expected.reported.is_empty())).or_default() += 1;
-        unfinished += cut_off(&bytes, access, &expected, (1, &format!("seed {seed}, {damage:?}, {access:?}")));
+        unfinished += cut_off(&device, access, &expected, (1, &format!("seed {seed}, {damage:?}, {access:?}")));
     }
     println!("{unfinished} openings cut off");
     for ((damage, is_salvaged, has_told), count) in &table {

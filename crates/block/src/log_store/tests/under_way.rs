@@ -1,8 +1,6 @@
 //! What happens while something else is under way: a read, a checkpoint, the end.
 
 use parking_lot::Mutex;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
 use rustix::io::Errno;
 use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,6 +39,12 @@ pub(super) struct Hooked {
 impl Hooked {
     pub(super) fn new(inner: Arc<dyn BlockDevice>) -> Arc<Hooked> {
         Arc::new(Hooked { inner, hook: Mutex::new(None), flush_fails: AtomicBool::new(false) })
+    }
+
+    /// Opens a store on it.
+    pub(super) fn store(self: &Arc<Hooked>, options: Options) -> Arc<LogStore> {
+        let device: Arc<dyn BlockDevice> = self.clone();
+        Arc::new(open(&device, options))
     }
 
     pub(super) fn once(&self, when: When, hook: impl FnOnce() + Send + 'static) {
@@ -103,8 +107,7 @@ fn what_is_freed_while_a_page_of_the_map_is_read_is_not_read_from_where_it_was()
     fill_up(&store);
     store.close().expect("it can be closed");
     let hooked = Hooked::new(disk);
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     // The first page is in memory, the second is not.
     assert_eq!(read(&*store, 511 * 8, 8), numbered(511));
     let page = absent_page(&store, 1).expect("it was not needed yet");
@@ -112,9 +115,7 @@ fn what_is_freed_while_a_page_of_the_map_is_read_is_not_read_from_where_it_was()
     hooked.once(When::Read(page), move || {
         let store = other.upgrade().expect("it is being read");
         for round in 1..12 {
-            for block in 0..500 {
-                store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
-            }
+            (0..500).for_each(|block| put(&store, block, round << 32 | block));
             // Block 511 is moved, and where it was is used anew.
             store.write(Lba(511 * 8), &numbered(511), Durability::Cached).expect("there is room");
             store.flush().expect("memory does not fail");
@@ -144,9 +145,7 @@ fn who_writes_on_while_the_store_is_closed_waits_for_no_thread_that_has_ended() 
 }
 
 fn write_round(store: &LogStore, round: u64) {
-    for block in 0..40 {
-        store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
-    }
+    (0..40).for_each(|block| put(store, block, round << 32 | block));
 }
 
 fn assert_round(store: &LogStore, round: u64) {
@@ -158,8 +157,7 @@ fn assert_round(store: &LogStore, round: u64) {
 #[test]
 fn what_is_written_while_a_checkpoint_without_threads_is_made_is_not_lost() {
     let hooked = Hooked::new(made(90, "r_lfs"));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     write_round(&store, 1);
     let other = Arc::downgrade(&store);
     // Enough for a whole chunk, which is complete at once.
@@ -170,14 +168,13 @@ fn what_is_written_while_a_checkpoint_without_threads_is_made_is_not_lost() {
     assert_ne!(waiting, (0, 0), "what was replaced meanwhile is free, though what replaced it is not durable");
     store.flush().expect("memory does not fail");
     drop(store);
-    assert_round(&open(&device, by_hand()), 2);
+    assert_round(&hooked.store(by_hand()), 2);
 }
 
 /// Whether what must be durable when `end` returns waits for a chunk that takes its time to be written.
 fn waits_for_its_chunks(end: impl FnOnce(&LogStore)) -> bool {
     let hooked = Hooked::new(made(60, "r_lfs"));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = open(&device, Options::default());
+    let store = hooked.store(Options::default());
     store.write(Lba(0), &numbered(1), Durability::Cached).expect("there is room");
     let is_written = Arc::new(AtomicBool::new(false));
     let written = Arc::clone(&is_written);
@@ -206,8 +203,7 @@ fn a_checkpoint_waits_for_chunks_that_are_being_written() {
 #[test]
 fn what_one_flush_loses_no_other_says_is_durable() {
     let hooked = Hooked::new(made(60, "r_lfs"));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     store.write(Lba(0), &numbered(1), Durability::Cached).expect("there is room");
     let (done, is_done) = std::sync::mpsc::channel();
     let (own, other) = (Arc::clone(&hooked), Arc::clone(&store));
@@ -233,12 +229,8 @@ fn what_one_flush_loses_no_other_says_is_durable() {
 
 #[test]
 fn what_is_written_while_a_store_grows_is_not_lost_when_it_ends_then() {
-    let small = made(60, "r_lfs");
-    let mut bytes = read(&*small, 0, sectors_of(&*small));
-    bytes.resize(bytes.len() + 20 * SEGMENT as usize, 0);
-    let hooked = Hooked::new(Arc::new(Memory::from_bytes(bytes)));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let hooked = Hooked::new(enlarged(&*made(60, "r_lfs"), 20));
+    let store = hooked.store(by_hand());
     write_round(&store, 1);
     let other = Arc::downgrade(&store);
     // While the checkpoint that comes first is written: it does not cover this.
@@ -247,22 +239,17 @@ fn what_is_written_while_a_store_grows_is_not_lost_when_it_ends_then() {
     assert!(!hooked.is_due(), "nothing happened while it grew");
     store.flush().expect("memory does not fail");
     drop(store);
-    assert_round(&open(&device, by_hand()), 2);
+    assert_round(&hooked.store(by_hand()), 2);
 }
 
 #[test]
 fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
     let hooked = Hooked::new(made(60, "sepgc"));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     let blocks = fill_up(&store);
     store.flush().expect("memory does not fail");
     let place = device_block(&store, 3);
-    let first = {
-        let state = store.shared.state.lock();
-        let (first, segment) = (state.core.superblock.first.0, u64::from(state.core.layout.shape().segment_blocks));
-        BlockNo(first + (place.0 - first) / segment * segment)
-    };
+    let first = segment_start(&store, 3);
     // Most of its segment is replaced, so that it is cleaned.
     let other = Arc::downgrade(&store);
     hooked.once(When::HasRead(first), move || {
@@ -270,25 +257,17 @@ fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
         let mut random = StdRng::seed_from_u64(2);
         for round in 1..400_000_u64 {
             let block = if random.random_bool(0.2) { 3 } else { random.random_range(0..blocks) };
-            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+            put(&store, block, round << 32 | block);
             if block == 3 && device_block(&store, 3) == place {
                 return;
             }
         }
         panic!("it never comes back");
     });
-    for block in (0..15).filter(|block| *block != 3) {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
-    for _ in 0..200 {
-        if !hooked.is_due() {
-            break;
-        }
-        let mut state = store.shared.state.lock();
-        _ = store
-            .shared
-            .reclaim_once(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
-            .expect("memory does not fail");
+    (0..15).filter(|block| *block != 3).for_each(|block| put(&store, block, block));
+    let mut cleanings = 0..200;
+    while hooked.is_due() && cleanings.next().is_some() {
+        reclaim_once(&store);
     }
     assert!(!hooked.is_due(), "it was not cleaned");
     let held = read(&*store, 24, 8);
@@ -297,25 +276,23 @@ fn a_block_that_is_back_where_it_was_is_not_moved_as_it_was_before() {
 
 #[test]
 fn a_flush_does_not_count_what_is_written_while_the_disk_flushes() {
-    let inner = FailingDisk::new(&read(&*made(60, "sepgc"), 0, 60 * 128 + 4096), (u64::MAX, Failure::Once));
+    let inner = FailingDisk::new(&made(60, "sepgc"), (u64::MAX, Failure::Once));
     let hooked = Hooked::new(inner.clone());
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     store.write(Lba(0), &numbered(1), Durability::Cached).expect("there is room");
     let other = Arc::downgrade(&store);
     hooked.once(When::Flushed, move || {
         let store = other.upgrade().expect("it is flushed");
         let mut block = 1;
         while block < 8 || store.shared.state.lock().core.has_unsealed_of_user() {
-            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+            put(&store, block, block);
             block += 1;
         }
     });
     store.flush().expect("memory does not fail");
     assert!(!hooked.is_due(), "nothing was flushed");
     store.flush().expect("memory does not fail");
-    let left: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(inner.medium()));
-    let store = open(&left, by_hand());
+    let store = open(&inner.medium(), by_hand());
     for block in 1..8 {
         assert!(read(&store, block * 8, 8) == numbered(block), "block {block} was flushed, and is lost");
     }
@@ -325,8 +302,7 @@ fn a_flush_does_not_count_what_is_written_while_the_disk_flushes() {
 fn a_block_that_is_back_where_it_was_is_read_again() {
     let disk = made(60, "sepgc");
     let hooked = Hooked::new(Arc::clone(&disk));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     let blocks = fill_up(&store);
     store.flush().expect("memory does not fail");
     let place = device_block(&store, 3);
@@ -338,7 +314,7 @@ fn a_block_that_is_back_where_it_was_is_read_again() {
         let mut random = StdRng::seed_from_u64(1);
         for _ in 0..400_000 {
             let block = if random.random_bool(0.2) { 3 } else { random.random_range(0..blocks) };
-            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
+            put(&store, block, block);
             if device_block(&store, 3) == place && read(&*disk, place.0 * 8, 8) != numbered(3) {
                 return;
             }
@@ -353,8 +329,7 @@ fn a_block_that_is_back_where_it_was_is_read_again() {
 #[test]
 fn a_part_that_is_written_while_its_block_is_written_anew_leaves_the_rest_as_it_is_then() {
     let hooked = Hooked::new(made(60, "r_lfs"));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     store.write(Lba(0), &fill(1, 8), Durability::Through).expect("there is room");
     let other = Arc::downgrade(&store);
     hooked.once(When::HasRead(device_block(&store, 0)), move || {
@@ -370,12 +345,9 @@ fn a_part_that_is_written_while_its_block_is_written_anew_leaves_the_rest_as_it_
 fn what_a_checkpoint_frees_while_it_is_read_is_not_read_from_where_it_was() {
     let disk = made(90, "sepgc");
     let hooked = Hooked::new(Arc::clone(&disk));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     let write = |store: &LogStore, blocks: std::ops::Range<u64>| {
-        for block in blocks {
-            store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-        }
+        blocks.for_each(|block| put(store, block, block));
     };
     write(&store, 0..60);
     store.flush().expect("memory does not fail");
@@ -410,13 +382,10 @@ fn comes_back_while_a_page_is_read(back: u64) {
     let disk = made(60, "sepgc");
     let store = open(&disk, by_hand());
     let blocks = sectors_of(&store) / 8;
-    for block in (0..blocks).chain(1..11) {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    }
+    (0..blocks).chain(1..11).for_each(|block| put(&store, block, block));
     store.close().expect("it can be closed");
     let hooked = Hooked::new(disk);
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, by_hand()));
+    let store = hooked.store(by_hand());
     let page = absent_page(&store, 0).expect("it was not needed yet");
     let other = Arc::downgrade(&store);
     let last = Arc::new(Mutex::new(0));
@@ -428,7 +397,7 @@ fn comes_back_while_a_page_is_read(back: u64) {
         let place = device_block(&store, back);
         for round in 1..400_000_u64 {
             let block = if random.random_bool(0.2) { back } else { random.random_range(0..blocks) };
-            store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+            put(&store, block, round << 32 | block);
             if block == back {
                 *written.lock() = round << 32 | block;
                 if device_block(&store, back) == place {
@@ -438,13 +407,7 @@ fn comes_back_while_a_page_is_read(back: u64) {
         }
         panic!("it never comes back");
     });
-    {
-        let mut state = store.shared.state.lock();
-        store
-            .shared
-            .reclaim_once(&mut state, umbrella_policy::log_layout::CleaningGoal::Ahead)
-            .expect("memory does not fail");
-    }
+    reclaim_once(&store);
     assert!(!hooked.is_due(), "it was not cleaned");
     assert_ne!(*last.lock(), 0);
     assert!(read(&*store, back * 8, 8) == numbered(*last.lock()), "it is as it was before it was cleaned");
@@ -477,16 +440,15 @@ fn live_in(store: &LogStore, segment: umbrella_policy::log_layout::SegmentNo) ->
 /// Returns the contents of a block that lies at its old place again, and what was last written to it. Returns `None` if
 /// another stream has taken the segment.
 fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
-    use umbrella_policy::log_layout::{CleaningGoal, SegmentNo, State};
+    use umbrella_policy::log_layout::{SegmentNo, State};
     let hooked = Hooked::new(made(130, "r_lfs"));
-    let device: Arc<dyn BlockDevice> = hooked.clone();
-    let store = Arc::new(open(&device, Options { quiet: Duration::MAX, ..by_hand() }));
+    let store = hooked.store(Options { quiet: Duration::MAX, ..by_hand() });
     let blocks = sectors_of(&*store) / 8;
     let mut random = StdRng::seed_from_u64(seed);
     let mut round = 0;
     let mut write = |store: &LogStore, block: u64| {
         round += 1;
-        store.write(Lba(block * 8), &numbered(round << 32 | block), Durability::Cached).expect("there is room");
+        put(&store, block, round << 32 | block);
     };
     for block in 0..blocks {
         write(&store, block);
@@ -495,10 +457,6 @@ fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
         let state = store.shared.state.lock();
         let segment = state.core.layout.table()[number as usize];
         (segment.state, segment.opened == state.core.layout.clock(), segment.opened)
-    };
-    let reclaim_once = |store: &LogStore| {
-        let mut state = store.shared.state.lock();
-        store.shared.reclaim_once(&mut state, CleaningGoal::Ahead).expect("memory does not fail")
     };
     // One that the cleaner has begun and filled since the last write.
     let of_now = |store: &LogStore| {
@@ -553,7 +511,7 @@ fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
         // As new ones: those go where the chunks went.
         let write = |block: u64| {
             store.discard(range(block * 8, 8)).expect("it is discarded");
-            store.write(Lba(block * 8), &numbered(1 << 60 | block), Durability::Cached).expect("there is room");
+            put(&store, block, 1 << 60 | block);
         };
         while is_users(&store) {
             write(block);

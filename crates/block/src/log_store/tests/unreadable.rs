@@ -4,22 +4,19 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use rand::rngs::StdRng;
 use rand::seq::IteratorRandom;
-use rand::{Rng, SeedableRng};
 use rustix::io::Errno;
 
 use super::*;
 use crate::error::{BlockError, Operation};
-use crate::fault::{CallFault, Faulty, Plan, Rule};
+use crate::fault::CallFault;
 
 /// The most blocks of a chunk, whose header may be what cannot be read.
 const CHUNK: usize = (SEGMENT / 4096 - 1) as usize;
 
-/// A disk with these bytes that cannot read one block.
-fn without(bytes: &[u8], block: u64) -> Arc<dyn BlockDevice> {
-    let rule = Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(block * 8, 8));
-    Arc::new(Faulty::new(Memory::from_bytes(bytes.to_vec()), Plan::new(1).rule(rule)))
+/// A copy of a disk that cannot read one block.
+fn without(whole: &Arc<dyn BlockDevice>, block: u64) -> Arc<dyn BlockDevice> {
+    faulty_copy_of(whole, Rule::on(Operation::Read, CallFault::Error(Errno::IO)).within(range(block * 8, 8)))
 }
 
 /// What a block holds by its number; nothing where it cannot be read.
@@ -51,12 +48,13 @@ fn a_block_that_cannot_be_read_takes_only_what_is_in_it_while_the_store_is_opene
         let mut random = StdRng::seed_from_u64(seed);
         let blocks = (0..bytes.len() as u64 / 4096)
             .filter(|block| bytes[*block as usize * 4096..][..4096].iter().any(|byte| *byte != 0));
+        let whole = from_bytes(bytes.clone());
         for block in blocks.choose_multiple(&mut random, 40) {
             let label = format!("seed {seed}, block {block} of the disk");
-            check(without(&bytes, block), "disk", Depth::Data, &mut |_, _| {}).expect("it can be checked");
-            salvaged(&without(&bytes, block), &truth, &label);
-            let device = without(&bytes, block);
-            match LogStore::open(Arc::clone(&device), "disk", by_hand(), OpenMode::ReadWrite) {
+            checked(&without(&whole, block), Depth::Data);
+            salvaged(&without(&whole, block), &truth, &label);
+            let device = without(&whole, block);
+            match try_open(&device, OpenMode::ReadWrite) {
                 Ok(store) => {
                     used += 1;
                     let lost = unread(&store, &truth, &label);
@@ -66,7 +64,7 @@ fn a_block_that_cannot_be_read_takes_only_what_is_in_it_while_the_store_is_opene
                 Err(error) => {
                     refused += 1;
                     assert!(matches!(error, LogStoreError::LogUnreadable { .. }), "{label}: {error}");
-                    let store = LogStore::open(device, "disk", by_hand(), OpenMode::ReadOnly);
+                    let store = try_open(&device, OpenMode::ReadOnly);
                     store.expect("it can be looked at");
                 }
             }

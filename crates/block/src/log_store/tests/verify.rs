@@ -2,22 +2,17 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::*;
 use crate::error::BlockError;
 
 /// A store that was filled and written over at random, and closed: its device, and what each block holds.
-fn closed(seed: u64) -> (Vec<u8>, Vec<u64>) {
+fn closed(seed: u64) -> (Arc<dyn BlockDevice>, Vec<u64>) {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
     let blocks = sectors_of(&store) / 8;
     let mut random = StdRng::seed_from_u64(seed);
     let mut truth: Vec<u64> = (1..=blocks).collect();
-    let write = |block: u64, number| {
-        store.write(Lba(block * 8), &numbered(number), Durability::Cached).expect("there is room");
-    };
+    let write = |block: u64, number| put(&store, block, number);
     (0..blocks).for_each(|block| write(block, block + 1));
     for number in blocks + 1..blocks * 2 {
         let block = random.random_range(0..blocks);
@@ -25,7 +20,7 @@ fn closed(seed: u64) -> (Vec<u8>, Vec<u64>) {
         truth[block as usize] = number;
     }
     store.close().expect("it can be closed");
-    (read(&*device, 0, sectors_of(&*device)), truth)
+    (device, truth)
 }
 
 /// Reads all of a store; how many blocks were refused. What is read must be right.
@@ -41,15 +36,14 @@ fn assert_right(store: &LogStore, truth: &[u64], label: &str) -> usize {
 
 #[test]
 fn one_flipped_byte_anywhere_in_a_closed_store_is_refused_mended_or_an_error_but_never_wrong_data() {
-    let (bytes, truth) = closed(1);
+    let (whole, truth) = closed(1);
     let mut random = StdRng::seed_from_u64(2);
     let (mut not_opened, mut repaired, mut refused) = (0, 0, 0);
-    for block in (0..bytes.len() / 4096).filter(|block| *block == 0 || *block == 256 || *block >= 512) {
-        let mut bytes = bytes.clone();
+    for block in [0, 256].into_iter().chain(512..sectors_of(&*whole) as usize / 8) {
         let at = block * 4096 + random.random_range(0..4096);
-        bytes[at] ^= 1 << random.random_range(0..8);
-        let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
-        let Ok(store) = LogStore::open(device, "disk", by_hand(), OpenMode::ReadWrite) else {
+        let device = copy_of(&whole);
+        flip_bit(&*device, at, random.random_range(0..8));
+        let Ok(store) = try_open(&device, OpenMode::ReadWrite) else {
             not_opened += 1;
             continue;
         };
@@ -84,9 +78,7 @@ fn a_block_that_changes_while_the_store_is_used_is_refused_and_whole_again_when_
 fn a_write_that_the_disk_lost_is_noticed() {
     let device = made(60, "r_lfs");
     let store = open(&device, by_hand());
-    (0..100).for_each(|block| {
-        store.write(Lba(block * 8), &numbered(block), Durability::Cached).expect("there is room");
-    });
+    (0..100).for_each(|block| put(&store, block, block));
     store.close().expect("it can be closed");
     let store = open(&device, by_hand());
     assert_eq!(read(&store, 0, 8), numbered(0));
@@ -119,8 +111,7 @@ fn blocks_behind_a_damaged_header_are_refused_until_they_are_written() {
 
 #[test]
 fn with_little_memory_all_is_read_and_compared_too() {
-    let (bytes, truth) = closed(7);
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let (device, truth) = closed(7);
     let store = open(&device, Options { map_memory: ByteSize(4096), ..by_hand() });
     for round in 0..3 {
         assert_eq!(assert_right(&store, &truth, &format!("round {round}")), 0);
@@ -172,11 +163,10 @@ fn each_header_is_read_once_however_its_blocks_are_read() {
 
 #[test]
 fn a_scrub_names_the_damaged_blocks_and_continues_where_it_was() {
-    let (bytes, truth) = closed(3);
-    let device: Arc<dyn BlockDevice> = Arc::new(Memory::from_bytes(bytes));
+    let (device, truth) = closed(3);
     let store = open(&device, by_hand());
     let blocks = truth.len() as u64;
-    store.discard(umbrella_units::SectorRange { start: Lba(80), sectors: 80 }).expect("it can be");
+    store.discard(range(80, 80)).expect("it can be");
     for block in [5, 6, 40, blocks - 1] {
         assert_eq!(read(&store, block * 8, 8), numbered(truth[block as usize]));
         let place = byte_of(&store, block);
@@ -188,15 +178,13 @@ fn a_scrub_names_the_damaged_blocks_and_continues_where_it_was() {
     let kept = serde_json::to_string(&scrubbing).expect("it can be written");
     let mut scrubbing: crate::scrub::Scrubbing = serde_json::from_str(&kept).expect("and read");
     while scrubbing.step(&store, &mut buffer).is_some() {}
-    let range = |block: u64, blocks: u64| umbrella_units::SectorRange { start: Lba(block * 8), sectors: blocks * 8 };
-    assert_eq!(scrubbing.damaged, [range(5, 2), range(40, 1), range(blocks - 1, 1)]);
+    assert_eq!(scrubbing.damaged, [range(40, 16), range(320, 8), range((blocks - 1) * 8, 8)]);
     assert_eq!(scrubbing.read.0, (blocks - 10) * 4096);
 }
 
 #[test]
 fn a_scrub_leaves_a_store_idle() {
-    let (bytes, _) = closed(3);
-    let store = open(&(Arc::new(Memory::from_bytes(bytes)) as Arc<dyn BlockDevice>), by_hand());
+    let store = open(&closed(3).0, by_hand());
     let last_access = || store.shared.state.lock().last_access;
     let (before, reads) = (last_access(), store.stats().reads);
     let (mut scrubbing, mut buffer) = (crate::scrub::Scrubbing::default(), crate::scrub::Buffer::default());
