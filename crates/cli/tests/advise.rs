@@ -290,8 +290,7 @@ fn a_pool_is_advised_disk_by_disk_and_the_decisions_of_its_policies_are_made_aga
     let file = large(disk.join("file"));
     let pool = Pool::builder()
         .branch_with("disk1", disk.path(), "write_back = \"sweep\"\nwrite_back_limit = \"2MiB\"")
-        .branch("disk2", quiet.path())
-        .branch("memory", memory.path())
+        .branches([("disk2", quiet.path()), ("memory", memory.path())])
         .mount();
     let mut command = pool.command();
     command.args(["advise", "--json", "--for", "1h", "--pool"]).arg(pool.mount_point()).args(QUICK);

@@ -376,8 +376,7 @@ fn nothing_acknowledged_is_lost_when_the_daemon_is_killed_with_passthrough() {
 fn a_kill_in_the_middle_of_a_copy_leaves_the_source() {
     let disks = [Disk::tmpfs(32 * MIB), Disk::tmpfs(32 * MIB)];
     let mut pool = Pool::builder()
-        .branch("a", disks[0].path())
-        .branch("b", disks[1].path())
+        .branches([("a", disks[0].path()), ("b", disks[1].path())])
         .default(&["a"])
         .keys("[enforce]\nbandwidth = \"1MiB\"")
         .mount();

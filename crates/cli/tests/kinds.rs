@@ -50,8 +50,7 @@ fn everything() -> Everything {
         builder = builder.branch(kind, disk.path());
     }
     let pool = builder
-        .branch("crypt", crypt.path())
-        .branch("remote", remote.path())
+        .branches([("crypt", crypt.path()), ("remote", remote.path())])
         .rules(&format!("[[rule]]\nname = \"by name\"\nmatch = [\n{entries}]\n"))
         .mount();
     for dir in ["secret", "open"] {

@@ -133,8 +133,7 @@ fn a_branch_that_hangs_when_it_loses_a_file_takes_no_other_along() {
     let _alone = alone();
     let (from, to) = (Mirror::new(), Mirror::new());
     let pool = Pool::builder()
-        .branch("from", from.path())
-        .branch("to", to.path())
+        .branches([("from", from.path()), ("to", to.path())])
         .keys(PROBES)
         .default(&["from"])
         .rules("[[rule]]\nname = \"large\"\nwhen = { size = \">= 64KiB\" }\nto = [\"to\", \"default\", \"any\"]\n")

@@ -24,8 +24,7 @@ fn overflowing() -> (Disk, Disk, Mirror, Pool) {
     let (small, spare, mirror) = (Disk::tmpfs(16 * MIB), Disk::tmpfs(16 * MIB), Mirror::new());
     let pool = Pool::builder()
         .branch_with("small", small.path(), "passthrough = false")
-        .branch("mirror", mirror.path())
-        .branch("spare", spare.path())
+        .branches([("mirror", mirror.path()), ("spare", spare.path())])
         .default(&["small", "mirror"])
         .rules(
             "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**/new*\", to = [\"spare\", \"default\", \"any\"] }]\n",
@@ -190,9 +189,7 @@ fn a_move_between_local_branches_does_not_wait_for_a_slow_one() {
     let (a, c, mirror) = (Disk::tmpfs(64 * MIB), Disk::tmpfs(32 * MIB), Mirror::new());
     let rules = "[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }, { glob = \"/**.c\", to = [\"c\", \"default\", \"any\"] }]\n";
     let pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", mirror.path())
-        .branch("c", c.path())
+        .branches([("a", a.path()), ("b", mirror.path()), ("c", c.path())])
         .default(&["a"])
         .rules(rules)
         .keys(KEYS)

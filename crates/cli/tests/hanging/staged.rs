@@ -34,8 +34,7 @@ fn an_unmount_and_the_status_name_the_branch_that_holds_up_staged_files() {
     let _alone = alone();
     let (a, hung) = (Disk::tmpfs(64 * MIB), Disk::ext4(64 * MIB));
     let mut pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", hung.path())
+        .branches([("a", a.path()), ("b", hung.path())])
         .default(&["a"])
         .rules("[staging]\nmode = \"always\"\n[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"] }]\n")
         .mount();

@@ -42,8 +42,7 @@ impl Drop for Stopped {
 /// A pool over branches `a`, and `b` below a daemon that can be stopped.
 fn over(a: &Disk, hung: &Encrypted) -> Builder {
     Pool::builder()
-        .branch("a", a.path())
-        .branch("b", hung.path())
+        .branches([("a", a.path()), ("b", hung.path())])
         .default(&["a"])
         .rules(B_BY_NAME)
         .keys(IMPATIENT)

@@ -109,8 +109,7 @@ fn without_such_options_access_times_are_those_of_the_branch() {
 fn a_pool_with_noatime_does_all_that_others_do() {
     let (a, b) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
     let mut pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", b.path())
+        .branches([("a", a.path()), ("b", b.path())])
         .default(&["a", "b"])
         .options("noatime")
         .keys("[staging]\nmode = \"always\"\nmax_age = \"1h\"")

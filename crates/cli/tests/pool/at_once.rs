@@ -189,8 +189,7 @@ fn branches_and_rules_may_change_all_at_once_under_writers() {
     let disks = [Disk::ext4(256 * MIB), Disk::xfs(320 * MIB), Disk::ext4(256 * MIB)];
     let [a, b, c] = &disks;
     let mut pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", b.path())
+        .branches([("a", a.path()), ("b", b.path())])
         .branch_with("c", c.path(), "optional = true")
         .default(&["a", "any"])
         .keys("cache_timeout = \"0s\"")

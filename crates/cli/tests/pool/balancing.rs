@@ -99,8 +99,7 @@ fn a_file_with_several_names_counts_once_and_moves_with_all_of_them() {
     }
     let pool = Pool::builder()
         .default(&["all"])
-        .branch("a", disks[0].path())
-        .branch("b", disks[1].path())
+        .branches([("a", disks[0].path()), ("b", disks[1].path())])
         .rules("[[group]]\nname = \"all\"\nbranches = \"*\"\n")
         .mount();
     let (moved, totals) = balance(&pool, &[]);
@@ -126,8 +125,7 @@ fn nothing_moves_to_a_branch_that_its_rule_does_not_name() {
                  [[group]]\nname = \"all\"\nbranches = \"*\"\n";
     let pool = Pool::builder()
         .default(&["all"])
-        .branch("a", disks[0].path())
-        .branch("b", disks[1].path())
+        .branches([("a", disks[0].path()), ("b", disks[1].path())])
         .branch_with("c", disks[2].path(), "create = false")
         .rules(rules)
         .mount();

@@ -340,8 +340,7 @@ fn copies(pool: &Pool, name: &str) -> Vec<crate::support::tree::Entry> {
 fn a_directory_is_the_same_on_every_branch() {
     let disks = [Disk::ext4(32 * MIB), Disk::ext4(32 * MIB)];
     let pool = Pool::builder()
-        .branch("a", disks[0].path())
-        .branch("b", disks[1].path())
+        .branches([("a", disks[0].path()), ("b", disks[1].path())])
         .default(&["a"])
         .rules(B_BY_NAME)
         .mount();

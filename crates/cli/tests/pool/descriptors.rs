@@ -80,8 +80,7 @@ fn with_few(more: usize, work: impl Fn(&Pool) -> Result<(), String>, look: impl 
     let (a, b) = (Disk::tmpfs(8 * MIB), Disk::tmpfs(8 * MIB));
     tree(&a, &b);
     let pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", b.path())
+        .branches([("a", a.path()), ("b", b.path())])
         .default(&["a", "b"])
         .keys("cache_timeout = \"0s\"\non_branch_error = \"skip\"")
         .mount();
@@ -158,8 +157,7 @@ fn without_descriptors_a_write_is_not_told_that_there_is_no_room() {
 /// A pool whose branches are probed every 50 ms, with a file `bad` on the first.
 fn probed_often(a: &Disk, b: &Disk) -> Pool {
     let pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", b.path())
+        .branches([("a", a.path()), ("b", b.path())])
         .keys("cache_timeout = \"0s\"\nprobe_interval = \"50ms\"\nprobe_timeout = \"60s\"")
         .mount();
     fs::write(pool.join("bad"), "x").unwrap();

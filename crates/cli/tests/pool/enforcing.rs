@@ -391,8 +391,7 @@ fn the_enforcer_runs_by_itself_in_its_window() {
 fn what_has_no_room_where_it_belongs_is_counted_and_stays() {
     let (warm, cold) = (crate::Disk::tmpfs(32 * MIB), crate::Disk::tmpfs(MIB));
     let pool = Pool::builder()
-        .branch("warm", warm.path())
-        .branch("cold", cold.path())
+        .branches([("warm", warm.path()), ("cold", cold.path())])
         .default(&["warm"])
         .rules(COLD_FILES)
         .mount();

@@ -428,8 +428,7 @@ fn a_rule_skips_passes_or_fails_while_the_first_of_its_list_is_away() {
         )
     };
     let pool = Pool::builder()
-        .branch("first", disks[0].path())
-        .branch("second", disks[1].path())
+        .branches([("first", disks[0].path()), ("second", disks[1].path())])
         .branch_with("away", disks[2].path(), "require_mount = true\noptional = true")
         .default(&["first"])
         .rules(&["next", "pass", "fail"].map(rule).concat())

@@ -30,8 +30,7 @@ fn a_drain_goes_on_to_the_next_branch_when_max_files_is_reached() {
     let pool = Pool::builder()
         .default(&["few", "next"])
         .branch_with("few", few.path(), &format!("max_files = {most}"))
-        .branch("old", old.path())
-        .branch("next", next.path())
+        .branches([("old", old.path()), ("next", next.path())])
         .mount();
     (0..most).take_while(|_| inodes_used(&few) + 6 < most).for_each(|at| {
         fs::write(pool.join(format!("before{at}")), "x").unwrap();
@@ -47,9 +46,7 @@ fn a_drain_goes_on_to_the_next_branch_when_a_disk_has_no_inode_left() {
     fill(&old, 600);
     let pool = Pool::builder()
         .default(&["few", "next"])
-        .branch("few", few.path())
-        .branch("old", old.path())
-        .branch("next", next.path())
+        .branches([("few", few.path()), ("old", old.path()), ("next", next.path())])
         .mount();
     pool.say(["branch", "drain", "old"]);
     assert_eq!((count(&old), count(&few) + count(&next)), (0, 600));
@@ -63,9 +60,7 @@ fn a_rule_on_inodes_moves_no_more_files_than_it_takes() {
     let rule = "[[rule]]\nname = \"inodes\"\nwhen = { inodes = { full = \"> 50%\" }, hysteresis = \"20%\" }\nto = [\"next\", \"more\"]\n";
     let pool = Pool::builder()
         .default(&["full"])
-        .branch("full", full.path())
-        .branch("next", next.path())
-        .branch("more", more.path())
+        .branches([("full", full.path()), ("next", next.path()), ("more", more.path())])
         .rules(rule)
         .mount();
     let first = pool.enforce();
@@ -84,8 +79,7 @@ fn a_fill_level_goes_on_to_the_next_branch_when_a_disk_has_no_inode_left() {
     let _pool = Pool::builder()
         .default(&["old", "few", "next"])
         .branch_with("old", old.path(), "evict = { above = \"0%\", until = \"0%\" }")
-        .branch("few", few.path())
-        .branch("next", next.path())
+        .branches([("few", few.path()), ("next", next.path())])
         .mount();
     eventually("all have left", || count(&old) == 0);
     assert_eq!(count(&few) + count(&next), 600);

@@ -381,8 +381,7 @@ fn an_unnamed_file_that_overflowed_and_is_closed_leaves_nothing() {
 fn files_without_a_name_obey_the_rule_of_the_place_where_they_were_made() {
     let (tiny, large) = (Disk::tmpfs(MIB), Disk::tmpfs(32 * MIB));
     let pool = Pool::builder()
-        .branch("tiny", tiny.path())
-        .branch("large", large.path())
+        .branches([("tiny", tiny.path()), ("large", large.path())])
         .rules("[[rule]]\nname = \"sensitive\"\nmatch = [{ glob = \"/secret/**\", to = [\"tiny\"] }]\n")
         .mount();
     fs::create_dir(pool.join("secret")).unwrap();
@@ -431,8 +430,7 @@ fn a_file_that_has_a_name_with_a_list_of_named_branches_stays_on_those() {
 
     let (a, b) = (Disk::tmpfs(16 * MIB), Disk::tmpfs(16 * MIB));
     let pool = Pool::builder()
-        .branch("a", a.path())
-        .branch("b", b.path())
+        .branches([("a", a.path()), ("b", b.path())])
         .default(&["b"])
         .rules(secret)
         .keys("[staging]\nmode = \"always\"\nsize = \"4MiB\"\nmax_age = \"1h\"")

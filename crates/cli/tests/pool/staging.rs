@@ -333,8 +333,7 @@ fn the_tree_has_as_much_room_as_the_branches_and_users_see_no_area() {
 fn attributes_that_a_branch_would_refuse_are_refused() {
     let (small, large) = (Disk::ext4(32 * MIB), Disk::ext4(32 * MIB));
     let pool = Pool::builder()
-        .branch("small", small.path())
-        .branch("large", large.path())
+        .branches([("small", small.path()), ("large", large.path())])
         .default(&["small"])
         .rules(LARGE_FILES)
         .keys(LONG)
@@ -363,8 +362,7 @@ fn attributes_that_a_branch_would_refuse_are_refused() {
 fn nothing_is_staged_for_a_branch_that_keeps_less_than_memory() {
     let (whole, less) = (Disk::ext4(32 * MIB), Encrypted::new());
     let pool = Pool::builder()
-        .branch("whole", whole.path())
-        .branch("less", less.path())
+        .branches([("whole", whole.path()), ("less", less.path())])
         .default(&["less"])
         .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.w\", to = [\"whole\", \"any\"] }]\n")
         .keys(LONG)
@@ -387,8 +385,7 @@ fn is_only_in_memory(path: &std::path::Path) -> bool {
 fn a_file_that_replaces_one_on_another_branch_is_on_disk_before_that_is_gone() {
     let disks = [Disk::ext4(32 * MIB), Disk::ext4(32 * MIB)];
     let pool = Pool::builder()
-        .branch("a", disks[0].path())
-        .branch("b", disks[1].path())
+        .branches([("a", disks[0].path()), ("b", disks[1].path())])
         .default(&["a"])
         .rules("[[rule]]\nname = \"by name\"\nmatch = [{ glob = \"/**.b\", to = [\"b\", \"default\", \"any\"], offline = \"pass\" }]\n")
         .mount();

@@ -40,9 +40,7 @@ impl Loaded {
     fn new() -> Loaded {
         let disks = [Disk::ext4(12 * MIB), Disk::ext4(1024 * MIB), Disk::ext4(1024 * MIB)];
         let pool = Pool::builder()
-            .branch("tiny", disks[0].path())
-            .branch("spare", disks[1].path())
-            .branch("large", disks[2].path())
+            .branches([("tiny", disks[0].path()), ("spare", disks[1].path()), ("large", disks[2].path())])
             .default(&["tiny", "spare"])
             .rules("[[rule]]\nname = \"large files\"\nwhen = { size = \">= 128KiB\" }\nto = [\"large\", \"default\", \"any\"]\n")
             .keys("[staging]\nmode = \"always\"\nmax_file = \"160 KiB\"\nmax_age = \"20 ms\"")

@@ -69,6 +69,11 @@ impl Builder {
         self.branch_with(name, path, "")
     }
 
+    /// Adds several.
+    pub fn branches<const N: usize>(self, branches: [(&str, PathBuf); N]) -> Self {
+        branches.into_iter().fold(self, |builder, (name, path)| builder.branch(name, path))
+    }
+
     /// Adds a branch with further keys, as TOML lines.
     pub fn branch_with(mut self, name: &str, path: impl AsRef<Path>, keys: &str) -> Self {
         self.branches.push((name.to_owned(), path.as_ref().to_owned(), keys.to_owned()));
