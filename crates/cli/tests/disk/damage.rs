@@ -19,8 +19,7 @@ fn asleep_with(disks: &TestDisks, data: &[u8]) -> String {
 }
 
 fn damage(disks: &TestDisks) {
-    let flash = File::options().write(true).open(disks.path("media.flash")).expect("it is there");
-    flash.write_all_at(&[0xff; 4096], (1 << 20) + 8192).expect("it can be written");
+    disks.overwrite("media.flash", (1 << 20) + 8192, &[0xff; 4096]);
 }
 
 /// The only range of a list, as bytes of the disk.
@@ -150,12 +149,11 @@ fn taking_apart_a_damaged_pair_continues_after_an_interruption() {
     let config = asleep_with(&disks, &bytes(4, MIB));
     damage(&disks);
     let mut label = vec![0; 8192];
-    let disk = File::options().read(true).write(true).open(disks.path("media.disk")).expect("it is there");
-    disk.read_exact_at(&mut label, 64 * MIB - 8192).expect("it has a label");
+    let disk = File::open(disks.path("media.disk"));
+    disk.and_then(|disk| disk.read_exact_at(&mut label, 64 * MIB - 8192)).expect("it has a label");
     disks.given(&["detach", &config, "--salvage"]);
     // As if the power had gone before the label was wiped.
-    disk.write_all_at(&label, 64 * MIB - 8192).expect("it can be written");
-    drop(disk);
+    disks.overwrite("media.disk", 64 * MIB - 8192, &label);
     disks.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["belongs together with the flash"]);
     let detached = disks.json(&["detach", &config, "--salvage"]);
     assert_eq!((&detached["outcome"], &detached["lost"]), (&"salvaged".into(), &Value::Null));
@@ -171,7 +169,7 @@ fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_continues() {
     let data = bytes(8, MIB);
     disks.write("media", &data);
     ends(disks.signal("media", Signal::KILL));
-    let flash = File::options().read(true).write(true).open(disks.path("media.flash")).expect("it is there");
+    let flash = File::open(disks.path("media.flash")).expect("it is there");
     let block = |number: u64| {
         let mut block = vec![0; 4096];
         flash.read_exact_at(&mut block, (1 << 20) + number * 4096).expect("it can be read");
@@ -181,7 +179,7 @@ fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_continues() {
     let marks: Vec<u64> =
         (0..600).filter(|number| block(*number).starts_with(b"UMBRECRD") && block(*number)[12..16] == [0; 4]).collect();
     if let [_, noted, ..] = marks[..] {
-        flash.write_all_at(&[0; 4096], (1 << 20) + noted * 4096).expect("it can be written");
+        disks.overwrite("media.flash", (1 << 20) + noted * 4096, &[0; 4096]);
     }
     damage(&disks);
     let output = disks.run(&["check", config, "--json"]);
@@ -234,9 +232,7 @@ fn a_flash_that_is_found_again_after_it_was_forgotten_is_freed_and_the_disk_keep
     let config = config.as_str();
     fs::rename(disks.path("media.flash"), disks.path("away")).expect("it can be renamed");
     disks.given(&["detach", config, "--forget-flash"]);
-    let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
-    disk.write_all_at(&bytes(6, MIB), 0).expect("it can be written");
-    drop(disk);
+    disks.overwrite("media.disk", 0, &bytes(6, MIB));
     fs::rename(disks.path("away"), disks.path("media.flash")).expect("it can be renamed");
     for command in [&["attach", config][..], &["detach", config, "--salvage"], &["check", config]] {
         disks.refused(command, 1, &["has no label of a hybrid disk", "umbrella disk detach --forget-flash"]);
@@ -275,11 +271,10 @@ fn a_disk_that_has_become_larger_is_told_as_such() {
     let disks = TestDisks::new();
     let config = asleep_with(&disks, &bytes(5, MIB));
     let config = config.as_str();
-    let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
-    disk.set_len(65 * MIB).expect("it grows");
+    disks.resize("media.disk", 65 * MIB);
     for command in ["check", "attach"] {
         disks.refused(&[command, config], 1, &["had 64 MiB when it was joined with its flash, and has 65 MiB"]);
     }
-    disk.set_len(64 * MIB).expect("it shrinks");
+    disks.resize("media.disk", 64 * MIB);
     disks.given(&["attach", config]);
 }

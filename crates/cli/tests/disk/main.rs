@@ -15,7 +15,7 @@ mod power;
 mod support;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -161,8 +161,7 @@ fn a_damaged_log_is_reported_and_not_served() {
     disks.write("media", &bytes(3, MIB));
     disks.write("media", &bytes(3, MIB));
     disks.given(&["detach", "--keep-cache"]);
-    let flash = File::options().write(true).open(disks.path("media.flash")).expect("it is there");
-    flash.write_all_at(&[0xff; 4096], (1 << 20) + 8192).expect("it can be written");
+    disks.overwrite("media.flash", (1 << 20) + 8192, &[0xff; 4096]);
     let output = disks.run(&["check", config, "--json"]);
     let report: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
     assert_eq!((output.status.code(), &report["ok"]), (Some(1), &Value::Bool(false)));
@@ -426,11 +425,8 @@ fn a_disk_or_flash_that_holds_something_is_not_overwritten_unless_told_to() {
 #[test]
 fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "fixed:timeout=0");
-    let config = config.to_str().expect("text");
-    disks.given(&["create", config]);
-    disks.given(&["serve", config, "--daemon"]);
-    eventually("it sleeps", || disks.status("media")["power"] == "standby");
+    let config = disks.asleep();
+    let config = config.as_str();
     disks.write("media", &bytes(5, MIB));
     disks.given(&["detach", "media", "--keep-cache"]);
     let refused = ["media.disk belongs together with the flash", "detach CONFIG --forget-flash"];
@@ -440,8 +436,7 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
     disks.refused(&["create", config, "--force"], 1, &refused);
     fs::write(disks.path("media.flash"), flash).expect("it can be written");
     // No new pair is made of one that was written to meanwhile either; what its message says to do works.
-    let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
-    disk.write_all_at(&[7; 512], 0).expect("it can be written");
+    disks.overwrite("media.disk", 0, &[7; 512]);
     disks.refused(&["check", config], 1, &["was written to without", "`umbrella disk detach --forget-flash`"]);
     disks.refused(&["create", config, "--force"], 1, &refused);
     // Its flash is not taken for a disk either.
@@ -452,13 +447,12 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
     disks.refused(&[&["create", "--force"], &new[..]].concat(), 1, &is_flash);
     // Its label is gone, but it is known to this machine.
     let other = ["--disk", "media.disk", "--flash", "file:path=other,size=16MiB"];
-    disk.write_all_at(&[0; 8192], 64 * MIB - 8192).expect("it can be written");
+    disks.overwrite("media.disk", 64 * MIB - 8192, &[0; 8192]);
     for force in [&["create"][..], &["create", "--force"]] {
         disks.refused(&[force, &other[..]].concat(), 1, &["was half of a hybrid disk", "--forget-flash"]);
     }
     // The label of the flash as well: there still is a log.
-    let flash = File::options().write(true).open(disks.path("media.flash")).expect("it is there");
-    flash.write_all_at(&[0; 8192], 0).expect("it can be written");
+    disks.overwrite("media.flash", 0, &[0; 8192]);
     disks.refused(&["create", config], 1, &["media.flash already holds"]);
     disks.given(&["detach", config, "--forget-flash"]);
     disks.given(&["create", config, "--force"]);

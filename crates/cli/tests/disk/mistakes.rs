@@ -54,9 +54,8 @@ fn half_of_a_hybrid_disk_that_grew_or_whose_label_is_damaged_is_not_written_on_i
     let disks = TestDisks::new();
     let config = disks.hybrid("media", "never");
     disks.given(&["create", config.to_str().expect("text")]);
-    let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
     for size in [65 * MIB, 127 * MIB] {
-        disk.set_len(size).expect("it grows");
+        disks.resize("media.disk", size);
         let reported = ["media.disk may be half of a hybrid disk", "had 64 MiB when it was joined with its flash"];
         for command in [&["serve", "--disk", "media.disk", "--daemon"][..], &["attach", "--disk", "media.disk"]] {
             disks.refused(command, 1, &reported);
@@ -65,9 +64,9 @@ fn half_of_a_hybrid_disk_that_grew_or_whose_label_is_damaged_is_not_written_on_i
         disks.given(&["serve", "--disk", "media.disk", "--read-only", "--daemon"]);
         disks.given(&["detach", "media"]);
     }
-    disk.set_len(64 * MIB).expect("it shrinks");
+    disks.resize("media.disk", 64 * MIB);
     for copy in [64 * MIB - 8192, 64 * MIB - 4096] {
-        disk.write_all_at(&[0xff; 4], copy + 16).expect("it can be written");
+        disks.overwrite("media.disk", copy + 16, &[0xff; 4]);
     }
     disks.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &["may be half", "the checksum is wrong"]);
 }
@@ -342,8 +341,7 @@ fn half_of_a_hybrid_disk_that_was_cut_or_grew_much_is_known_without_its_label() 
         let config = config.as_str();
         disks.write("media", &super::bytes(9, MIB));
         disks.given(&["detach", "--keep-cache"]);
-        let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
-        disk.set_len(size).expect("it is another size");
+        disks.resize("media.disk", size);
         let reported = [became, "with the flash ", "--read-only", "--forget-flash"];
         for command in [&["serve", "--disk", "media.disk", "--daemon"][..], &["attach", "--disk", "media.disk"]] {
             disks.refused(command, 1, &reported);
@@ -369,8 +367,7 @@ fn a_disk_that_was_detached_whole_may_be_cut_and_used_alone() {
     let config = disks.asleep();
     disks.write("media", &super::bytes(9, MIB));
     disks.given(&["detach"]);
-    let disk = File::options().write(true).open(disks.path("media.disk")).expect("it is there");
-    disk.set_len(63 * MIB).expect("it can be cut");
+    disks.resize("media.disk", 63 * MIB);
     disks.given(&["serve", "--disk", "media.disk", "--daemon"]);
     disks.given(&["detach"]);
     disks.refused(&["attach", &config], 1, &["and lost the label at its end"]);

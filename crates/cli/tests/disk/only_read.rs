@@ -35,13 +35,6 @@ fn look(disks: &TestDisks, disk: &[&str], name: &str, images: &[&str], label: &s
     }
 }
 
-fn flip(disks: &TestDisks, image: &str, at: u64) {
-    let file = File::options().read(true).write(true).open(disks.path(image)).expect("it is there");
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("it is long enough");
-    file.write_all_at(&[byte[0] ^ 1], at).expect("there is room");
-}
-
 #[test]
 fn a_hybrid_disk_that_is_only_read_is_left_as_it_is() {
     let disks = TestDisks::new();
@@ -58,7 +51,7 @@ fn a_hybrid_disk_that_is_only_read_is_left_as_it_is() {
     let damages =
         [("media.flash", 20), ("media.flash", MIB + 20), ("media.flash", MIB + 9000), ("media.disk", tag + 20)];
     for (image, at) in damages.into_iter().chain([("media.flash", 4096 + 20), ("media.disk", tag + 4116)]) {
-        flip(&disks, image, at);
+        disks.flip(image, at);
         look(&disks, &[&config], "media", &images, &format!("{image} at {at}"));
     }
 }
@@ -72,7 +65,7 @@ fn a_hybrid_disk_whose_labels_are_damaged_says_so_and_is_salvaged() {
     let tag = (64 << 20) - 8192;
     for (image, copies) in [("media.flash", [20, 4116]), ("media.disk", [tag + 20, tag + 4116])] {
         for at in copies {
-            flip(&disks, image, at);
+            disks.flip(image, at);
         }
         let reported = ["both copies of the label of", "are damaged", "umbrella disk salvage"];
         disks.refused(&["attach", &config], 1, &reported);
@@ -97,7 +90,7 @@ fn a_plain_disk_and_a_log_store_that_are_only_read_are_left_as_they_are() {
         ends(disks.signal(name, Signal::KILL));
         look(&disks, disk, name, &[name], &format!("{kind}, killed"));
         for at in [20, MIB + 20, 32 * MIB + 20] {
-            flip(&disks, name, at);
+            disks.flip(name, at);
             look(&disks, disk, name, &[name], &format!("{kind}, at {at}"));
         }
     }

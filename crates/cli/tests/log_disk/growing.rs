@@ -1,16 +1,12 @@
 //! Growing while a file system is mounted.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 
 use serde_json::json;
 
 use crate::support::test_disks::TestDisks;
 use crate::support::{MIB, bytes, number_from_env, run};
 use crate::test_disks::text;
-
-fn enlarge(disks: &TestDisks, image: &str, size: u64) {
-    OpenOptions::new().write(true).open(disks.path(image)).and_then(|file| file.set_len(size)).expect("it can grow");
-}
 
 fn device_size(device: &str) -> u64 {
     let size = run("blockdev", ["--getsize64", device]);
@@ -31,7 +27,7 @@ fn xfs_grows_on_a_store_while_it_is_mounted_and_written() {
 
     let room = rustix::fs::statvfs(mount.path()).map(|stat| stat.f_bavail * stat.f_frsize).expect("it is mounted");
 
-    enlarge(&disks, "x.img", 640 * MIB);
+    disks.resize("x.img", 640 * MIB);
     let grown = std::thread::scope(|scope| {
         let writer = scope.spawn(|| fs::write(mount.path().join("during"), bytes(2, 40 * MIB)));
         let grown = disks.json(&["grow", &device]);
@@ -64,7 +60,7 @@ fn ext4_is_enlarged_after_its_store_has_grown_again_and_again() {
     for round in 1..=rounds {
         let mount = disks.mount(&device);
         fs::write(mount.path().join(format!("file-{round}")), bytes(round, 20 * MIB)).expect("there is room");
-        enlarge(&disks, "e.img", (96 + round * 40) * MIB);
+        disks.resize("e.img", (96 + round * 40) * MIB);
         let grown = disks.json(&["grow", "e.img"]);
         assert!(grown["size"].as_u64() > grown["before"].as_u64(), "{grown}");
         drop(mount);
@@ -86,7 +82,7 @@ fn ext4_is_enlarged_after_its_store_has_grown_again_and_again() {
 fn a_store_that_nobody_serves_grows_too_and_a_plain_disk_does_not() {
     let disks = TestDisks::new();
     let created = disks.json(&["create", "--kind", "log", "u.img", "--size", "64MiB"]);
-    enlarge(&disks, "u.img", 128 * MIB);
+    disks.resize("u.img", 128 * MIB);
     let grown = disks.json(&["grow", "u.img"]);
     assert_eq!((&grown["before"], &grown["device"]), (&created["size"], &json!(null)));
     assert!(grown["size"].as_u64() > created["size"].as_u64());
@@ -111,7 +107,7 @@ fn a_store_on_a_hybrid_disk_grows_once_the_pair_was_taken_apart_and_joined_again
     disks.write("both", &data);
     disks.refused(&["grow", "both"], 1, &["does not grow", "umbrella disk detach --dissolve"]);
     disks.given(&["detach", "--dissolve"]);
-    enlarge(&disks, "d", 128 * MIB);
+    disks.resize("d", 128 * MIB);
     let without_log = disks.config("pair", &pair);
     disks.given(&["create", &without_log]);
     disks.given(&["serve", &config, "--daemon"]);

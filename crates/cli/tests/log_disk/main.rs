@@ -140,8 +140,7 @@ fn a_store_on_an_emulated_disk_in_memory_is_new_at_each_start() {
 #[test]
 fn other_programs_copy_images_to_a_store_and_back() {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "n.img", "--size", "64MiB"]);
-    disks.given(&["serve", "n.img", "--daemon"]);
+    disks.log_store("n.img");
     let size = disks.status("n.img")["size"].as_u64().expect("a number");
     let raw = disks.path("raw");
     fs::write(&raw, bytes(9, size)).expect("there is room");

@@ -1,7 +1,6 @@
 //! What is not a store, not a whole one, or not meant.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -11,12 +10,6 @@ use crate::support::{MIB, bytes, run};
 use crate::test_disks::text;
 
 const SIZE: &str = "64MiB";
-
-/// Writes over a part of a file.
-fn overwrite(disks: &TestDisks, name: &str, at: u64, data: &[u8]) {
-    let file = OpenOptions::new().write(true).open(disks.path(name)).expect("it is there");
-    file.write_all_at(data, at).expect("it can be written");
-}
 
 #[test]
 fn what_is_there_is_not_overwritten_unless_told_so() {
@@ -95,14 +88,13 @@ fn a_configuration_that_wants_a_store_gets_no_other_disk() {
 #[test]
 fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "d.img", "--size", SIZE]);
-    disks.given(&["serve", "d.img", "--daemon"]);
+    disks.log_store("d.img");
     disks.write("d.img", &bytes(4, 20 * MIB));
     disks.given(&["detach"]);
     let whole = fs::read(disks.path("d.img")).expect("it is there");
     let damaged = |at: u64, data: &[u8]| {
         fs::write(disks.path("d.img"), &whole).expect("there is room");
-        overwrite(&disks, "d.img", at, data);
+        disks.overwrite("d.img", at, data);
     };
     // A block of data: the structure is whole, the data is not.
     let data = bytes(4, 20 * MIB);
@@ -125,7 +117,7 @@ fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     disks.refused(&["check", "d.img"], 0, &["0 warnings"]);
     // Both.
     damaged(100, &[9; 8]);
-    overwrite(&disks, "d.img", MIB + 100, &[9; 8]);
+    disks.overwrite("d.img", MIB + 100, &[9; 8]);
     for command in [&["check", "d.img"][..], &["serve", "d.img", "--daemon"]] {
         disks.refused(command, 1, &["both copies of the superblock are damaged"]);
     }
@@ -140,8 +132,7 @@ fn damage_is_found_and_said_and_never_served_as_a_plain_disk() {
     for command in [&["check", "d.img"][..], &["attach", "d.img"], &["serve", "d.img", "--daemon"]] {
         disks.refused(command, 1, &reported);
     }
-    let file = OpenOptions::new().write(true).open(disks.path("d.img")).expect("it is there");
-    file.set_len(67_108_864).expect("it can be made larger");
+    disks.resize("d.img", 67_108_864);
     let reported = disks.said(&["check", "d.img", "--data"]);
     assert!(!reported.contains("the device has"), "{reported}");
 }
@@ -152,19 +143,19 @@ fn a_disk_that_was_a_store_before_is_not_taken_for_one() {
     disks.given(&["create", "--kind", "log", "e.img", "--size", SIZE]);
     let image = text(&disks.path("e.img"));
     // Where nothing else is it was one all the same.
-    overwrite(&disks, "e.img", 0, &[0; 4096]);
+    disks.overwrite("e.img", 0, &[0; 4096]);
     disks.given(&["serve", "--disk", &image, "--daemon"]);
     assert_eq!(disks.status("e.img")["kind"], "log");
     disks.given(&["detach"]);
     // As on a file system.
-    overwrite(&disks, "e.img", 0, &[0; 4096]);
-    overwrite(&disks, "e.img", 64 << 10, b"_BHRfS_M");
+    disks.overwrite("e.img", 0, &[0; 4096]);
+    disks.overwrite("e.img", 64 << 10, b"_BHRfS_M");
     disks.refused(
         &["serve", "--disk", &image, "--daemon"],
         1,
         &["has the second superblock of one", "[log]", "umbrella disk salvage", "dd if=/dev/zero"],
     );
-    overwrite(&disks, "e.img", MIB, &[0; 4096]);
+    disks.overwrite("e.img", MIB, &[0; 4096]);
     run("mkfs.ext4", ["-q", "-F", &image]);
     disks.given(&["serve", "--disk", &image, "--daemon"]);
     assert_eq!(disks.status("e.img")["kind"], "file");
@@ -233,8 +224,7 @@ fn no_file_is_made_in_dev() {
 #[test]
 fn a_store_that_is_served_is_said_not_to_be_looked_at() {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "t.img", "--size", SIZE]);
-    disks.given(&["serve", "t.img", "--daemon"]);
+    disks.log_store("t.img");
     let reported = ["): its data was not checked", "t.img: in use, not checked (log store, 0 errors, 1 warning)"];
     disks.refused(&["check", "t.img", "--data"], 0, &reported);
     disks.given(&["detach"]);
@@ -276,7 +266,7 @@ fn a_store_that_is_served_is_not_looked_at_by_another_name_of_it_either() {
 fn an_image_whose_beginning_is_gone_is_no_configuration() {
     let disks = TestDisks::new();
     disks.given(&["create", "--kind", "log", "f.img", "--size", SIZE]);
-    overwrite(&disks, "f.img", 0, &[9; 4096]);
+    disks.overwrite("f.img", 0, &[9; 4096]);
     let commands = [&["check", "f.img"][..], &["attach", "f.img"], &["serve", "f.img", "--daemon"]];
     for command in commands {
         disks.refused(command, 1, &["has the second superblock of one", "[log]"]);
@@ -285,8 +275,8 @@ fn an_image_whose_beginning_is_gone_is_no_configuration() {
     disks.given(&["serve", &config, "--daemon"]);
     disks.given(&["detach"]);
     disks.given(&["check", "f.img", "--data"]);
-    overwrite(&disks, "f.img", 0, &[9; 4096]);
-    overwrite(&disks, "f.img", MIB, &[9; 4096]);
+    disks.overwrite("f.img", 0, &[9; 4096]);
+    disks.overwrite("f.img", MIB, &[9; 4096]);
     for command in commands.into_iter().chain([&["status", "f.img"][..]]) {
         disks.refused(
             command,
@@ -456,8 +446,7 @@ fn pair(disks: &TestDisks, name: &str, disk: &str, rest: &str) -> String {
 #[test]
 fn a_store_that_fills_its_disk_is_not_made_half_of_a_hybrid_disk() {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "full.img", "--size", SIZE]);
-    disks.given(&["serve", "full.img", "--daemon"]);
+    disks.log_store("full.img");
     disks.write("full.img", &bytes(3, MIB));
     disks.given(&["detach"]);
     let before = fs::read(disks.path("full.img")).expect("it is there");
@@ -470,19 +459,16 @@ fn a_store_that_fills_its_disk_is_not_made_half_of_a_hybrid_disk() {
         assert!(!disks.path("plain.flash").exists() && !disks.path("log.flash").exists(), "what was made is left");
     }
     // With room for the label it stays.
-    let grow = |size: u64| {
-        OpenOptions::new().write(true).open(disks.path("full.img")).and_then(|file| file.set_len(size)).expect("room");
-    };
-    grow(64 * MIB + 4096);
+    disks.resize("full.img", 64 * MIB + 4096);
     disks.refused(&["create", &plain], 1, &reported);
-    grow(64 * MIB + 8192);
+    disks.resize("full.img", 64 * MIB + 8192);
     disks.given(&["create", &plain]);
     let log = disks.config("log", &format!("{}[log]\n", fs::read_to_string(&plain).expect("text")));
     disks.given(&["serve", &log, "--daemon"]);
     assert!(disks.read("log", MIB as usize) == bytes(3, MIB));
     disks.given(&["detach", "log", "--dissolve"]);
     // A new one is made with `--force` only.
-    grow(64 * MIB);
+    disks.resize("full.img", 64 * MIB);
     disks.given(&["create", &log, "--force"]);
     disks.given(&["check", &log]);
 }
@@ -514,7 +500,7 @@ fn a_store_that_is_too_large_for_its_hybrid_disk_is_not_offered_raw() {
     let plain = pair(&disks, "plain", "full.img", "");
     disks.given(&["create", &plain]);
     // As a version that joined such a store left it.
-    overwrite(&disks, "full.img", 0, &whole[..63 * MIB as usize]);
+    disks.overwrite("full.img", 0, &whole[..63 * MIB as usize]);
     disks.refused(&["serve", &plain, "--daemon"], 1, &["a log store is on it: add [log]"]);
     disks.given(&["detach", &plain, "--dissolve"]);
     disks.given(&["check", "full.img"]);

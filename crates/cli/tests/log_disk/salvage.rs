@@ -14,26 +14,18 @@ use crate::test_disks::text;
 /// A closed store with 3 MiB in it.
 fn made() -> (TestDisks, Vec<u8>) {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
-    disks.given(&["serve", "s.img", "--daemon"]);
+    disks.log_store("s.img");
     let data = bytes(11, 3 * MIB);
     disks.write("s.img", &data);
     disks.given(&["detach"]);
     (disks, data)
 }
 
-fn flip(disks: &TestDisks, at: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(disks.path("s.img")).expect("it is there");
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("it is long enough");
-    file.write_all_at(&[byte[0] ^ 1], at).expect("there is room");
-}
-
 #[test]
 fn a_store_without_a_superblock_is_got_out_as_a_sparse_image() {
     let (disks, data) = made();
-    flip(&disks, 40);
-    flip(&disks, MIB + 40);
+    disks.flip("s.img", 40);
+    disks.flip("s.img", MIB + 40);
     let before = fs::read(disks.path("s.img")).expect("it is there");
     disks.refused(&["serve", "s.img", "--daemon"], 1, &["both copies of the superblock are damaged"]);
     let salvaged = disks.json(&["salvage", "s.img", "--to", "out.raw"]);
@@ -53,8 +45,7 @@ fn a_store_without_a_superblock_is_got_out_as_a_sparse_image() {
 #[test]
 fn a_store_whose_beginning_was_written_over_is_not_made_anew_by_following_a_message() {
     let (disks, data) = made();
-    let file = OpenOptions::new().write(true).open(disks.path("s.img")).expect("it is there");
-    file.write_all_at(&vec![0; 2 * MIB as usize], 0).expect("there is room");
+    disks.overwrite("s.img", 0, &vec![0; 2 * MIB as usize]);
     disks.refused(&["serve", "s.img", "--daemon"], 1, &["umbrella disk salvage"]);
     disks.refused(&["create", "--kind", "log", "s.img"], 1, &["--force"]);
     disks.given(&["salvage", "s.img", "--to", "out.raw"]);
@@ -67,7 +58,7 @@ fn a_block_that_is_lost_is_named_and_the_command_ends_with_1() {
     let (disks, data) = made();
     let image = fs::read(disks.path("s.img")).expect("it is there");
     let at = image.chunks(4096).position(|block| block == &data[100 * 4096..][..4096]).expect("it lies somewhere");
-    flip(&disks, at as u64 * 4096 + 9);
+    disks.flip("s.img", at as u64 * 4096 + 9);
     disks.refused(&["salvage", "s.img", "--to", "out.raw"], 1, &["block 100: lost", "1 block of 4 KiB"]);
     let out = fs::read(disks.path("out.raw")).expect("it was written");
     assert!(out[..100 * 4096] == data[..100 * 4096] && out[101 * 4096..data.len()] == data[101 * 4096..]);
@@ -114,8 +105,7 @@ fn a_hybrid_disk_and_a_store_on_one_are_got_out() {
 #[test]
 fn a_store_whose_flushed_data_is_damaged_continues_without_it_if_asked_to() {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
-    disks.given(&["serve", "s.img", "--daemon"]);
+    disks.log_store("s.img");
     let parts: Vec<Vec<u8>> = (40..46).map(|seed| bytes(seed, 64 << 10)).collect();
     let mut client = Client::connect(&disks.path("run/disks/s.img.nbd"), "s.img").expect("it is served");
     for (nth, part) in (0..).zip(&parts) {
@@ -127,7 +117,7 @@ fn a_store_whose_flushed_data_is_damaged_continues_without_it_if_asked_to() {
     eventually("it is gone", || !disks.said(&["status", "s.img"]).contains("log store"));
     let image = fs::read(disks.path("s.img")).expect("it is there");
     let at = image.chunks(4096).position(|block| block == &parts[1][4096..8192]).expect("it lies somewhere");
-    flip(&disks, at as u64 * 4096 + 9);
+    disks.flip("s.img", at as u64 * 4096 + 9);
     disks.refused(&["serve", "s.img", "--daemon"], 1, &["flushed data is lost", "--salvage"]);
     disks.given(&["serve", "s.img", "--daemon", "--salvage"]);
     let status = disks.status("s.img");
@@ -190,7 +180,7 @@ fn damage_that_the_last_scrub_found_is_reported_by_check_until_it_is_written_aga
     let (disks, data) = made();
     let image = fs::read(disks.path("s.img")).expect("it is there");
     let at = image.chunks(4096).position(|block| block == &data[100 * 4096..][..4096]).expect("it lies somewhere");
-    flip(&disks, at as u64 * 4096 + 9);
+    disks.flip("s.img", at as u64 * 4096 + 9);
     disks.given(&["check", "s.img"]);
     disks.given(&["serve", "s.img", "--daemon"]);
     disks.refused(&["scrub", "s.img"], 1, &["1 range damaged"]);
@@ -209,10 +199,9 @@ fn what_is_left_of_an_image_that_was_cut_is_got_out() {
     disks.given(&["serve", "s.img", "--daemon"]);
     disks.write("s.img", &data);
     disks.given(&["detach"]);
-    let image = OpenOptions::new().write(true).open(disks.path("s.img")).expect("it is there");
-    let size = image.metadata().expect("it is there").len();
+    let size = fs::metadata(disks.path("s.img")).expect("it is there").len();
     for left in [size - MIB, size / 3] {
-        image.set_len(left).expect("it can be cut");
+        disks.resize("s.img", left);
         let reported = ["s.img ends before its store does: it has", "what lay behind its end is lost"];
         disks.refused(&["salvage", "s.img", "--to", "out", "--force"], 1, &reported);
         let found = fs::read(disks.path("out")).expect("it was written");

@@ -1,7 +1,6 @@
 //! `umbrella disk scrub`, by hand and in time.
 
-use std::fs::{self, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs;
 
 use serde_json::json;
 
@@ -16,24 +15,16 @@ fn place_of(disks: &TestDisks, file: &str, data: &[u8]) -> u64 {
     at.expect("it lies somewhere") as u64 * 512
 }
 
-fn flip(disks: &TestDisks, file: &str, at: u64) {
-    let file = OpenOptions::new().read(true).write(true).open(disks.path(file)).expect("it is there");
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at).expect("it is long enough");
-    file.write_all_at(&[byte[0] ^ 1], at).expect("there is room");
-}
-
 #[test]
 fn a_scrub_of_a_log_store_names_what_is_damaged_and_ends_with_1() {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
-    disks.given(&["serve", "s.img", "--daemon"]);
+    disks.log_store("s.img");
     let data = bytes(11, 3 * MIB);
     disks.write("s.img", &data);
     assert_eq!(disks.status("s.img")["scrub"]["state"], "idle");
     let clean = disks.given(&["scrub", "s.img", "--bandwidth", "1GiB"]);
     assert!(clean.contains("3 MiB compared") && clean.contains("no damage found"), "{clean}");
-    flip(&disks, "s.img", place_of(&disks, "s.img", &data[100 * 4096..]) + 9);
+    disks.flip("s.img", place_of(&disks, "s.img", &data[100 * 4096..]) + 9);
     disks.refused(&["scrub", "s.img"], 1, &["1 range damaged or unreadable", "Restore the files there from a backup"]);
     let status = disks.status("s.img");
     let damaged = json!([{ "start": 800, "sectors": 8 }]);
@@ -54,8 +45,7 @@ fn a_scrub_of_a_log_store_names_what_is_damaged_and_ends_with_1() {
 #[test]
 fn a_scrub_that_is_interrupted_continues_where_it_was() {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
-    disks.given(&["serve", "s.img", "--daemon"]);
+    disks.log_store("s.img");
     disks.write("s.img", &bytes(11, 3 * MIB));
     let slow = ["scrub", "s.img", "--bandwidth", "256KiB"];
     let mut scrubbing = disks.umbrella(&slow).spawn().expect("it runs");
@@ -94,7 +84,7 @@ fn a_hybrid_disk_scrubs_its_flash_by_itself_when_it_is_time() {
     let data = bytes(3, MIB);
     disks.write("pair", &data);
     assert_eq!(disks.json(&["scrub", "pair"])["read"], json!(MIB));
-    flip(&disks, "flash.img", place_of(&disks, "flash.img", &data[8192..]) + 9);
+    disks.flip("flash.img", place_of(&disks, "flash.img", &data[8192..]) + 9);
     disks.refused(&["scrub", "pair"], 1, &["1 range damaged or unreadable"]);
     assert_eq!(disks.status("pair")["power"], "standby", "the disk was not woken");
 }
@@ -102,8 +92,7 @@ fn a_hybrid_disk_scrubs_its_flash_by_itself_when_it_is_time() {
 #[test]
 fn a_store_that_is_made_anew_under_the_same_name_has_no_result_of_the_one_before() {
     let disks = TestDisks::new();
-    disks.given(&["create", "--kind", "log", "s.img", "--size", "64MiB"]);
-    disks.given(&["serve", "s.img", "--daemon"]);
+    disks.log_store("s.img");
     disks.write("s.img", &bytes(11, MIB));
     disks.given(&["scrub", "s.img", "--bandwidth", "1GiB"]);
     assert!(disks.status("s.img")["scrub"]["last"].is_object());

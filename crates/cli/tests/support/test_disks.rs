@@ -1,7 +1,8 @@
 //! A folder with disks as `umbrella disk` serves them, and a run folder for their daemons.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -95,6 +96,33 @@ impl TestDisks {
     /// The address of a disk that is served, for libnbd.
     pub fn nbd(&self, name: &str) -> String {
         format!("nbd+unix:///{name}?socket={}", self.path(&format!("run/disks/{name}.nbd")).display())
+    }
+
+    /// Makes a log store of 64 MiB, and serves it.
+    pub fn log_store(&self, name: &str) {
+        self.given(&["create", "--kind", "log", name, "--size", "64MiB"]);
+        self.given(&["serve", name, "--daemon"]);
+    }
+
+    fn image(&self, name: &str) -> File {
+        File::options().read(true).write(true).open(self.path(name)).expect("it is there")
+    }
+
+    /// Writes over a part of a file.
+    pub fn overwrite(&self, name: &str, at: u64, data: &[u8]) {
+        self.image(name).write_all_at(data, at).expect("it can be written");
+    }
+
+    /// Turns over a bit of a file.
+    pub fn flip(&self, name: &str, at: u64) {
+        let mut byte = [0];
+        self.image(name).read_exact_at(&mut byte, at).expect("it is long enough");
+        self.overwrite(name, at, &[byte[0] ^ 1]);
+    }
+
+    /// Cuts a file, or makes it larger.
+    pub fn resize(&self, name: &str, size: u64) {
+        self.image(name).set_len(size).expect("there is room");
     }
 
     /// Copies bytes to the start of a disk that is served.
