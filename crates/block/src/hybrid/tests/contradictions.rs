@@ -11,8 +11,7 @@ const DISK: u64 = 1000;
 
 /// Ten blocks in the log, all flushed, and the log says so.
 fn used() -> Pair {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     for number in 0..10 {
         let data = fill(number as u8 + 1, BLOCK);
         hybrid.write(Lba(number * BLOCK), &data, Durability::Through).expect("to the log");

@@ -140,8 +140,7 @@ fn a_power_cut_is_an_error_for_all_calls_and_opening_again_finds_what_was_flushe
 
 /// Three records, each flushed; then one bit of one of them turns over.
 fn damaged(sector_of_log: u64) -> (Pair, Result<(), HybridError>) {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     for number in 0..3 {
         hybrid.write(Lba(100 * number), &fill(number as u8 + 1, 8), Durability::Through).expect("to the log");
     }
@@ -182,8 +181,7 @@ fn a_header_that_nothing_follows_may_have_been_cut_by_the_end() {
 
 #[test]
 fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the log");
     hybrid.close().expect("it can be closed");
     pair.flash.device.write(Lba(LOG_START.0 + 9), &fill(9, 1), Durability::Cached).expect("memory");
@@ -194,8 +192,7 @@ fn after_a_clean_end_damage_of_the_last_record_is_noticed_too() {
 #[test]
 fn a_disk_that_was_written_to_without_its_flash_is_refused() {
     for asleep in [true, false] {
-        let pair = Pair::new(1000);
-        let hybrid = pair.asleep();
+        let (pair, hybrid) = sleeping_pair(1000);
         hybrid.write(Lba(100), &fill(1, 8), Durability::Cached).expect("to the log");
         if !asleep {
             hybrid.wake().expect("it wakes");
@@ -299,8 +296,7 @@ fn while_a_full_log_cannot_be_emptied_what_it_has_nothing_of_goes_to_the_disk() 
 
 #[test]
 fn a_drain_from_flash_that_fails_altogether_ends_soon_and_loses_nothing() {
-    let pair = Pair::new(4000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(4000);
     hybrid.write(Lba(0), &fill(1, 2000), Durability::Through).expect("to the log");
     drop(hybrid);
     // The opening reads all of the log first.

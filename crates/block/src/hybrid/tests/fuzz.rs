@@ -9,8 +9,7 @@ use crate::testing::{fuzz_seed, setting};
 
 /// A pair with a few records, as the bytes of its halves.
 fn images() -> [Vec<u8>; 2] {
-    let pair = Pair::new(600);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(600);
     for number in 0..6 {
         hybrid
             .write(Lba(90 * number), &fill(number as u8 + 1, 5 + 10 * number), Durability::Cached)

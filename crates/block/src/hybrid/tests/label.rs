@@ -91,8 +91,7 @@ fn each_time_it_falls_asleep_the_beginning_is_noted_anew() {
 
 #[test]
 fn after_a_crash_with_nothing_on_flash_a_changed_disk_is_opened() {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     drop(hybrid);
     change(&pair);
     assert_eq!(read(&pair.open(Options::default()), 2, 1), fill(7, 1));
@@ -189,8 +188,7 @@ fn a_block_that_ends_in_its_own_crc_is_seen_to_change() {
 #[test]
 fn a_flash_put_back_from_before_a_drain_of_the_same_opening_is_recognised() {
     for in_order in [true, false] {
-        let pair = Pair::new(1000);
-        let hybrid = pair.asleep();
+        let (pair, hybrid) = sleeping_pair(1000);
         hybrid.write(Lba(500), &fill(1, 8), Durability::Through).expect("to the log");
         let copy = contents(&pair.flash);
         hybrid.drain().expect("to the disk");

@@ -12,8 +12,7 @@ fn write(hybrid: &Hybrid, number: u64, durability: Durability) {
 
 #[test]
 fn a_damaged_header_of_the_last_record_is_told_whichever_byte_it_is_and_once() {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     (0..3).for_each(|number| write(&hybrid, number, Durability::Through));
     drop(hybrid);
     for byte in (0..112).chain((112..4096).step_by(97)).chain(4090..4096) {
@@ -36,8 +35,7 @@ fn a_damaged_header_of_the_last_record_is_told_whichever_byte_it_is_and_once() {
 
 #[test]
 fn a_damaged_header_of_the_last_record_that_nobody_was_promised_is_cut_off_in_silence() {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     write(&hybrid, 0, Durability::Through);
     // The first record behind a flush expects one; the second does not.
     write(&hybrid, 1, Durability::Cached);
@@ -58,8 +56,7 @@ fn a_damaged_header_of_the_last_record_that_nobody_was_promised_is_cut_off_in_si
 
 #[test]
 fn a_damaged_header_of_the_last_record_of_an_earlier_opening_is_no_loss() {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     write(&hybrid, 0, Durability::Through);
     drop(hybrid);
     pair.flip(0, 40);

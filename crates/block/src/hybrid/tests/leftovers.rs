@@ -4,8 +4,7 @@ use super::*;
 
 /// Two records that were not flushed; of them the power cut left only the second.
 fn with_a_leftover() -> Pair {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     hybrid.write(Lba(0), &fill(1, 8), Durability::Cached).expect("to the log");
     hybrid.write(Lba(100), &fill(2, 8), Durability::Cached).expect("to the log");
     drop(hybrid);
@@ -41,8 +40,7 @@ fn a_leftover_does_not_follow_a_record_that_was_written_in_the_place_of_what_was
 
 #[test]
 fn a_disk_put_back_from_a_copy_is_noticed_though_the_log_was_emptied_since() {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     hybrid.write(Lba(100), &fill(2, 8), Durability::Through).expect("to the log");
     hybrid.close().expect("it can be closed");
     let copy = Memory::from_bytes(pair.sleeping_disk.inner.to_bytes());

@@ -158,8 +158,7 @@ fn where_nobody_knows_what_is_lost_or_it_is_too_much_the_pair_is_only_read() {
 
 #[test]
 fn a_list_that_is_full_refuses_a_write_that_would_split_it_and_takes_others() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     hybrid.write(Lba(0), &fill(1, 1000), Durability::Cached).expect("to the log");
     hybrid.close().expect("it ends");
     (1..=125).for_each(|block| pair.flip(block * BLOCK, 300));

@@ -22,8 +22,7 @@ fn write_block(hybrid: &Hybrid, number: u64) {
 #[test]
 fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
     for byte in [20, 300] {
-        let pair = Pair::new(DISK);
-        let hybrid = pair.asleep();
+        let (pair, hybrid) = sleeping_pair(DISK);
         (0..450).for_each(|number| write_block(&hybrid, number));
         hybrid.flush().expect("it is flushed");
         drop(hybrid);
@@ -50,8 +49,7 @@ fn damage_far_from_the_end_of_what_was_flushed_is_never_silent() {
 
 #[test]
 fn what_a_later_record_holds_as_well_is_not_reported_as_lost() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     (0..10).for_each(|number| write_block(&hybrid, number));
     write_block(&hybrid, 4);
     hybrid.flush().expect("it is flushed");
@@ -64,8 +62,7 @@ fn what_a_later_record_holds_as_well_is_not_reported_as_lost() {
 
 #[test]
 fn an_opening_that_is_refused_leaves_what_is_perhaps_lost_to_be_found_again() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     (0..30).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
     hybrid.sleep().expect("it sleeps");
@@ -83,8 +80,7 @@ fn an_opening_that_is_refused_leaves_what_is_perhaps_lost_to_be_found_again() {
 
 #[test]
 fn damage_of_what_the_log_says_was_flushed_is_refused() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     (0..30).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
     write_block(&hybrid, 31);
@@ -100,8 +96,7 @@ fn damage_of_what_the_log_says_was_flushed_is_refused() {
 
 #[test]
 fn what_nobody_was_promised_is_cut_off_in_silence() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     (0..10).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
     (10..30).for_each(|number| write_block(&hybrid, number));
@@ -117,8 +112,7 @@ fn what_nobody_was_promised_is_cut_off_in_silence() {
 
 #[test]
 fn of_several_damaged_records_in_a_row_only_the_last_is_known() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     (0..10).for_each(|number| write_block(&hybrid, number));
     hybrid.flush().expect("it is flushed");
     drop(hybrid);
@@ -140,8 +134,7 @@ fn records_on_both_sides_of_the_logs_end_are_mended() {
     // Records of 1 MiB and a header: three fill the smallest log except for its end, and the fourth begins at its start
     // again.
     for damaged in 0..4 {
-        let pair = Pair::new(16_000);
-        let hybrid = pair.asleep();
+        let (pair, hybrid) = sleeping_pair(16_000);
         hybrid.write(Lba(0), &fill(1, MOST_DATA), Durability::Cached).expect("to the log");
         hybrid.drain().expect("it is drained");
         hybrid.sleep().expect("it sleeps");
@@ -196,8 +189,7 @@ fn a_flush_costs_one_flush_of_the_flash_and_a_write_with_fua_no_mark() {
 #[test]
 fn who_flushes_in_a_rhythm_pays_for_no_mark_and_what_comes_early_or_late_does() {
     for every in [1, 2, 16] {
-        let pair = Pair::new(DISK);
-        let hybrid = pair.asleep();
+        let (_pair, hybrid) = sleeping_pair(DISK);
         let mut number = 0;
         let mut marks_of = |blocks: u64| {
             let used = hybrid.stats().log_used;
@@ -217,8 +209,7 @@ fn who_flushes_in_a_rhythm_pays_for_no_mark_and_what_comes_early_or_late_does() 
 
 #[test]
 fn what_a_rhythm_promised_is_perhaps_lost_like_all_that_a_flush_promised() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     for round in 0..3 {
         (0..4).for_each(|number| write_block(&hybrid, 4 * round + number));
         hybrid.flush().expect("it is flushed");
@@ -259,8 +250,7 @@ fn one_damaged_bit_anywhere_never_loses_what_was_flushed_in_silence() {
     let (mut refused, mut report_text, mut whole) = (0, 0, 0);
     for round in 0..rounds {
         let mut random = StdRng::seed_from_u64(seed ^ round);
-        let pair = Pair::new(200 * BLOCK);
-        let hybrid = pair.asleep();
+        let (pair, hybrid) = sleeping_pair(200 * BLOCK);
         // What each block may read as: what was flushed last, and what was written since.
         let mut allowed: BTreeMap<u64, Vec<u8>> = (0..200).map(|block| (block, vec![0])).collect();
         let keep_last = |allowed: &mut BTreeMap<u64, Vec<u8>>| {

@@ -200,6 +200,13 @@ impl<D: BlockDevice + 'static> Pair<D> {
     }
 }
 
+/// A new pair that is open, with a disk that sleeps.
+pub(super) fn sleeping_pair(disk: u64) -> (Pair, Hybrid) {
+    let pair = Pair::new(disk);
+    let hybrid = pair.asleep();
+    (pair, hybrid)
+}
+
 /// A copy that may change. The half itself must not.
 fn copy_of(half: &PairHalf) -> Overlay {
     Overlay::new(half.device.clone())
@@ -242,8 +249,7 @@ fn while_the_disk_sleeps_writes_and_their_reads_do_not_touch_it() {
 
 #[test]
 fn a_write_to_a_spinning_disk_goes_past_the_log_unless_the_log_has_older_data() {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     hybrid.write(Lba(10), &fill(1, 10), Durability::Cached).expect("to the log");
     hybrid.wake().expect("it wakes");
     hybrid.write(Lba(50), &fill(2, 10), Durability::Cached).expect("to the disk");
@@ -262,8 +268,7 @@ fn a_write_to_a_spinning_disk_goes_past_the_log_unless_the_log_has_older_data() 
 
 #[test]
 fn what_is_in_the_log_is_there_after_the_next_opening() {
-    let pair = Pair::new(1000);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(1000);
     hybrid.write(Lba(0), &fill(7, 900), Durability::Cached).expect("to the log");
     hybrid.write(Lba(5), &fill(8, 1), Durability::Cached).expect("to the log");
     hybrid.close().expect("it can be closed");
@@ -276,8 +281,7 @@ fn what_is_in_the_log_is_there_after_the_next_opening() {
 
 #[test]
 fn a_write_larger_than_a_record_is_several() {
-    let pair = Pair::new(9000);
-    let hybrid = pair.asleep();
+    let (_pair, hybrid) = sleeping_pair(9000);
     hybrid.write(Lba(1), &fill(7, 5000), Durability::Through).expect("to the log");
     assert_eq!(hybrid.stats().records, 3);
     assert!(read(&hybrid, 0, 5002) == [fill(0, 1), fill(7, 5000), fill(0, 1)].concat());
@@ -285,8 +289,7 @@ fn a_write_larger_than_a_record_is_several() {
 
 #[test]
 fn of_a_long_write_the_part_that_the_log_knows_nothing_of_goes_to_the_disk() {
-    let pair = Pair::new(9000);
-    let hybrid = pair.asleep();
+    let (_pair, hybrid) = sleeping_pair(9000);
     hybrid.write(Lba(2500), &fill(1, 1), Durability::Cached).expect("to the log");
     hybrid.wake().expect("it wakes");
     hybrid.write(Lba(0), &fill(2, 5000), Durability::Through).expect("to both");

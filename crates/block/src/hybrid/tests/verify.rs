@@ -10,8 +10,7 @@ const DISK: u64 = 4000;
 
 #[test]
 fn data_that_changes_in_the_flash_is_an_error_and_whole_again_when_it_is_written() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     hybrid.write(Lba(0), &fill(1, 100), Durability::Through).expect("to the log");
     // A header, then the data: the fifth block of it.
     pair.flip(BLOCK + 4 * BLOCK + 3, 77);
@@ -64,8 +63,7 @@ fn a_drain_continues_around_damaged_blocks_which_are_lost_until_they_are_written
 
 #[test]
 fn a_damaged_block_can_be_written_again_while_the_log_is_full() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     hybrid.write(Lba(0), &fill(1, 80), Durability::Cached).expect("to the log");
     pair.flip(BLOCK + 4 * BLOCK, 5);
     // A record takes two blocks, and two stay free for marks.
@@ -80,8 +78,7 @@ fn a_damaged_block_can_be_written_again_while_the_log_is_full() {
 /// One superblock can list [`MOST_LOST`] ranges. A drain that finds one more leaves it in the log.
 #[test]
 fn a_drain_that_finds_more_damage_than_can_be_listed_leaves_it_in_the_log() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     for number in 0..=MOST_LOST as u64 {
         hybrid.write(Lba(16 * number), &fill(1, 8), Durability::Cached).expect("to the log");
         pair.flip(2 * BLOCK * number + BLOCK, 5);
@@ -170,8 +167,7 @@ fn of_flipped_bytes_anywhere_in_the_log_none_is_served() {
 
 #[test]
 fn a_damaged_pair_that_is_only_read_is_compared_too() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     hybrid.write(Lba(0), &fill(1, 16), Durability::Through).expect("to the log");
     hybrid.close().expect("it ends");
     let damaged = pair.damaged();
@@ -182,8 +178,7 @@ fn a_damaged_pair_that_is_only_read_is_compared_too() {
 
 #[test]
 fn a_scrub_reads_what_only_the_flash_has_and_leaves_the_disk_asleep() {
-    let pair = Pair::new(DISK);
-    let hybrid = pair.asleep();
+    let (pair, hybrid) = sleeping_pair(DISK);
     hybrid.write(Lba(0), &fill(1, 100), Durability::Through).expect("to the log");
     hybrid.write(Lba(1000), &fill(2, 900), Durability::Through).expect("to the log");
     hybrid.write_zeroes(range(3000, 100), Zeroes::Unmap, Durability::Through).expect("to the log");

@@ -31,8 +31,7 @@ impl Parts {
 
 /// A store that was closed in order: its bytes, and what it holds.
 fn closed() -> (Vec<u8>, Vec<u8>) {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     let blocks = sectors_of(&store) / 8;
     let mut random = StdRng::seed_from_u64(5);
     for number in 1..blocks {

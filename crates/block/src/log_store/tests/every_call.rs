@@ -257,8 +257,7 @@ fn assert_kept(device: &Arc<dyn BlockDevice>, truth: &Truth, label: &str) {
 
 /// A full store, on a device that has become larger and was not closed; and what its sectors hold.
 fn before(seed: u64) -> (Arc<dyn BlockDevice>, Vec<u8>) {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     let mut random = StdRng::seed_from_u64(seed);
     let blocks = sectors_of(&store) / 8;
     for nth in 0..2 * blocks {

@@ -8,8 +8,7 @@ use crate::fault::CallFault;
 
 /// A store with some contents, whose device follows this rule from then on.
 fn faulty(rule: Rule) -> LogStore {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("the device is whole");
     store.close().expect("it can be closed");
     open(&faulty_copy_of(&device, rule), by_hand())
@@ -57,8 +56,7 @@ fn a_chunk_that_cannot_be_written_is_still_read_and_writes_are_refused() {
 
 #[test]
 fn what_cannot_be_read_is_an_error_and_the_rest_is_not() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("the device is whole");
     let place = device_block(&store, 50).0;
     store.close().expect("it can be closed");
@@ -73,8 +71,7 @@ fn what_cannot_be_read_is_an_error_and_the_rest_is_not() {
 
 #[test]
 fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_continues() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     let blocks = sectors_of(&store) / 8;
     for block in 0..blocks {
         store.write(Lba(block * 8), &fill(block as u8, 8), Durability::Cached).expect("there is room");
@@ -103,8 +100,7 @@ fn a_segment_with_a_damaged_block_is_not_cleaned_and_the_rest_continues() {
 
 #[test]
 fn a_check_names_what_is_damaged() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
     let place = device_block(&store, 50).0;
     store.close().expect("it can be closed");
@@ -159,8 +155,7 @@ fn what_is_no_store_or_too_small_for_one_is_said_so() {
 
 #[test]
 fn a_store_that_is_only_looked_at_is_not_changed() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
     drop(store);
     let before = bytes_of(&*device);
@@ -174,8 +169,7 @@ fn a_store_that_is_only_looked_at_is_not_changed() {
 
 #[test]
 fn what_nobody_asked_for_may_be_unreadable() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     store.write(Lba(0), &fill(1, 96), Durability::Through).expect("the device is whole");
     // Blocks 4 and 5 move away; what lies before and behind them is read at once.
     let gone = device_block(&store, 4).0;
@@ -188,8 +182,7 @@ fn what_nobody_asked_for_may_be_unreadable() {
 
 #[test]
 fn a_log_that_is_damaged_before_its_end_is_reported() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     // The first blocks of a stream, then more than a segment of it.
     store.write(Lba(0), &fill(1, 8), Durability::Through).expect("there is room");
     let place = device_block(&store, 0).0;

@@ -16,8 +16,7 @@ fn write(store: &LogStore, blocks: std::ops::Range<u64>, durability: Durability)
 
 /// The device of a store that was killed after `work`, and where `block` lay.
 fn killed(work: impl Fn(&LogStore), block: u64) -> (Arc<dyn BlockDevice>, usize) {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     work(&store);
     let at = byte_of(&store, block);
     drop(store);
@@ -175,8 +174,7 @@ fn what_nobody_had_flushed_is_no_loss() {
 
 #[test]
 fn a_flush_without_anything_left_to_write_leaves_its_mark() {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     // Full chunks alone: they are completed before anybody flushes.
     let mut blocks = 0;
     while blocks == 0 || store.shared.state.lock().core.has_unsealed_of_user() {
@@ -192,8 +190,7 @@ fn a_flush_without_anything_left_to_write_leaves_its_mark() {
 
 #[test]
 fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost() {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     write(&store, 0..20, Durability::Through);
     store.close().expect("it can be closed");
     let store = open(&device, by_hand());
@@ -215,8 +212,7 @@ fn what_was_flushed_after_an_opening_whose_checkpoint_is_damaged_is_not_lost() {
 /// A store that was filled until it had no room, with nothing left to complete, and what was written last not covered
 /// by a checkpoint; that block.
 fn full(segments: u64) -> Option<(Arc<dyn BlockDevice>, LogStore, u64)> {
-    let device = made(segments, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(segments);
     let blocks = sectors_of(&store) / 8;
     write(&store, 0..blocks, Durability::Through);
     let mut written = (0..blocks * 20).map(|number| number * 7919 % blocks);

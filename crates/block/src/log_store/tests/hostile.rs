@@ -10,8 +10,7 @@ use crate::log_store::format::{
 
 /// A store that was used, and was not closed.
 fn used(seed: u64) -> Vec<u8> {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     let blocks = sectors_of(&store) / 8;
     let mut random = StdRng::seed_from_u64(seed);
     for _ in 0..blocks {
@@ -174,8 +173,7 @@ fn a_chunk_that_no_program_wrote_is_refused_or_used_but_nothing_panics_or_hangs(
 /// A store whose last checkpoint was made after much was written, and after which it was or was not written on; and
 /// what it holds.
 fn with_newest_damaged(more: u64, at: usize) -> (Vec<u8>, Vec<u8>) {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     let blocks = sectors_of(&store) / 8;
     let mut random = StdRng::seed_from_u64(3);
     let mut write = |count| write_at_random(&store, &mut random, count);

@@ -55,8 +55,7 @@ fn a_store_that_is_filled_in_order_keeps_no_more_of_the_map_in_memory_than_it_ma
 
 #[test]
 fn a_page_of_the_map_that_cannot_be_read_keeps_nobody_waiting_for_ever() {
-    let device = made(200, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(200);
     let blocks = fill_up(&store);
     store.close().expect("it can be closed");
     let store = open(&device, Options { map_memory: ByteSize(1), ..Options::default() });
@@ -81,8 +80,7 @@ fn a_page_of_the_map_that_cannot_be_read_keeps_nobody_waiting_for_ever() {
 
 #[test]
 fn a_store_that_is_left_alone_comes_to_rest() {
-    let device = made(120, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(120);
     let blocks = fill_up(&store);
     // Over and over the same few, and discarded at once, so that chunks hold nothing live when they are closed.
     for nth in 0..200 {
@@ -201,8 +199,7 @@ fn writes_that_are_held_back_continue_one_after_the_other() {
 
 #[test]
 fn a_discard_of_what_is_not_there_changes_nothing() {
-    let device = made(800, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(800);
     let blocks = fill_up(&store);
     let rest = range(blocks / 2 / 512 * 4096 + 8, sectors_of(&store) - blocks / 2 / 512 * 4096 - 8);
     store.discard(rest).expect("it is discarded");
@@ -261,8 +258,7 @@ fn a_store_has_at_most_4_pib_and_segments_of_256_mib() {
 
 #[test]
 fn a_page_of_the_map_that_cannot_be_is_an_error_and_not_one_that_was_never_written() {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (_device, store) = opened(80);
     store.write(Lba(0), &fill(7, 8), Durability::Through).expect("there is room");
     store.checkpoint().expect("there is room");
     let mut state = store.shared.state.lock();

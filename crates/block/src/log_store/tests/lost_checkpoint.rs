@@ -101,8 +101,7 @@ fn what_was_flushed_after_an_opening_whose_checkpoint_is_gone_is_there() {
 
 #[test]
 fn a_discard_after_an_opening_whose_checkpoint_is_gone_is_not_forgotten() {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     store.write(Lba(8), &numbered(7), Durability::Through).expect("there is room");
     store.close().expect("it can be closed");
     let before = bytes_of(&*device);

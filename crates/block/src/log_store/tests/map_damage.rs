@@ -13,8 +13,7 @@ const PAGE: u64 = 512;
 /// The device of a store of three pages of the map, full and closed; at which byte of it page 1 of the map lies; the
 /// store's blocks.
 fn used() -> (Arc<dyn BlockDevice>, usize, u64) {
-    let device = made(130, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(130);
     let blocks = fill_up(&store);
     assert!(blocks > 2 * PAGE, "{blocks} blocks");
     store.close().expect("it can be closed");
@@ -223,8 +222,7 @@ fn whoever_asks_what_is_allocated_rebuilds_a_page_that_cannot_be_read_once() {
 
 #[test]
 fn another_page_or_an_older_one_is_not_taken_for_a_page() {
-    let device = made(90, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(90);
     let copy = |store: &LogStore, page: u32| read(&*device, block_of(store, page).0 * 8, 8);
     store.write(Lba(0), &numbered(0), Durability::Cached).expect("there is room");
     store.write(Lba(600 * 8), &numbered(1), Durability::Cached).expect("there is room");

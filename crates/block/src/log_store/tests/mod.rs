@@ -106,6 +106,13 @@ fn made(segments: u64, scheme: &str) -> Arc<dyn BlockDevice> {
     device
 }
 
+/// A new store that is open.
+fn opened(segments: u64) -> (Arc<dyn BlockDevice>, LogStore) {
+    let device = made(segments, "r_lfs");
+    let store = open(&device, by_hand());
+    (device, store)
+}
+
 /// What something comes to that must not take for ever.
 fn within_bounds<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = std::sync::mpsc::channel();

@@ -173,8 +173,7 @@ fn a_segment_is_full_when_all_of_its_chunks_are_written_in_whichever_order() {
 /// A store after a power cut. Block 2 was flushed after the last checkpoint. Of the chunks behind it the first is lost,
 /// and the next one, with block 1, is there.
 fn with_a_gap() -> Vec<u8> {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     write(&store, 0..2, 1);
     store.checkpoint().expect("there is room");
     write(&store, 2..3, 1);
@@ -250,8 +249,7 @@ fn what_is_flushed_while_a_checkpoint_is_written_is_found_if_it_never_counts() {
 
 #[test]
 fn the_clock_continues_after_a_crash_where_it_stood() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     write(&store, 0..40, 1);
     store.flush().expect("memory does not fail");
     let clock = store.shared.state.lock().core.layout.clock();

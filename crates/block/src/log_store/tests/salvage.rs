@@ -138,8 +138,7 @@ fn all_pages_of_the_map_are_rebuilt_at_once_whatever_their_number() {
 
 #[test]
 fn a_page_that_is_rebuilt_without_a_doubt_is_repaired_by_the_opening() {
-    let device = made(130, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(130);
     (0..1200).for_each(|block| put(&store, block, block + 1));
     store.checkpoint().expect("there is room");
     (0..20).for_each(|block| put(&store, block, block + 5000));
@@ -224,8 +223,7 @@ fn a_page_and_a_header_damaged_together_are_reported() {
 
 #[test]
 fn what_was_discarded_does_not_come_back_as_proved() {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     let blocks = sectors_of(&store) / 8;
     let mut truth: Vec<u64> = (1..=blocks).collect();
     (0..blocks).for_each(|block| put(&store, block, block + 1));
@@ -321,8 +319,7 @@ fn a_block_that_was_discarded_is_never_served_or_salvaged_as_proved_old_data() {
 
 #[test]
 fn a_damaged_block_is_reported_with_an_older_copy_or_none() {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     store.write(Lba(0), &numbered(1), Durability::Through).expect("there is room");
     store.write(Lba(0), &numbered(2), Durability::Through).expect("there is room");
     store.write(Lba(8), &numbered(3), Durability::Through).expect("there is room");
@@ -339,8 +336,7 @@ fn a_damaged_block_is_reported_with_an_older_copy_or_none() {
 
 #[test]
 fn what_lies_behind_a_damaged_end_of_the_log_is_got_out_and_reported() {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     for block in 0..20 {
         store.write(Lba(block * 8), &numbered(block + 1), Durability::Through).expect("there is room");
     }

@@ -5,8 +5,7 @@ use super::*;
 
 /// A store that was killed after 45 blocks were written, each through, 5 of them written before; where each lies.
 fn killed() -> (Arc<dyn BlockDevice>, Vec<usize>) {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     for block in (20..25).chain(0..45) {
         store.write(Lba(block * 8), &numbered(block + 1), Durability::Through).expect("there is room");
     }
@@ -81,8 +80,7 @@ fn a_block_that_is_lost_and_discarded_reads_as_zeroes() {
 
 #[test]
 fn a_lost_block_that_was_written_later_is_not_lost() {
-    let device = made(80, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(80);
     let write = |block: u64, number| {
         store.write(Lba(block * 8), &numbered(number), Durability::Through).expect("there is room");
     };

@@ -7,8 +7,7 @@ use crate::error::BlockError;
 
 /// A store that was filled and written over at random, and closed: its device, and what each block holds.
 fn closed(seed: u64) -> (Arc<dyn BlockDevice>, Vec<u64>) {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     let blocks = sectors_of(&store) / 8;
     let mut random = StdRng::seed_from_u64(seed);
     let mut truth: Vec<u64> = (1..=blocks).collect();
@@ -58,8 +57,7 @@ fn one_flipped_byte_anywhere_in_a_closed_store_is_refused_mended_or_an_error_but
 
 #[test]
 fn a_block_that_changes_while_the_store_is_used_is_refused_and_whole_again_when_it_is_written() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     store.write(Lba(0), &fill(1, 800), Durability::Through).expect("there is room");
     flip(&*device, byte_of(&store, 50) + 1000);
     let error = store.read(Lba(400), &mut fill(0, 8)).expect_err("it is not what was written");
@@ -76,8 +74,7 @@ fn a_block_that_changes_while_the_store_is_used_is_refused_and_whole_again_when_
 
 #[test]
 fn a_write_that_the_disk_lost_is_noticed() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     (0..100).for_each(|block| put(&store, block, block));
     store.close().expect("it can be closed");
     let store = open(&device, by_hand());
@@ -94,8 +91,7 @@ fn a_write_that_the_disk_lost_is_noticed() {
 
 #[test]
 fn blocks_behind_a_damaged_header_are_refused_until_they_are_written() {
-    let device = made(60, "r_lfs");
-    let store = open(&device, by_hand());
+    let (device, store) = opened(60);
     store.write(Lba(0), &fill(1, 96), Durability::Through).expect("there is room");
     store.write(Lba(800), &fill(2, 8), Durability::Through).expect("there is room");
     let header = byte_of(&store, 0) - 4096;
