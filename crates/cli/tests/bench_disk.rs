@@ -18,16 +18,12 @@ use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
 
 use support::looped::Looped;
 use support::process::as_nobody;
-use support::{MIB, require_root_and_fuse, run, temp_dir};
+use support::{MIB, require_root_and_fuse, run, said, temp_dir};
 
 fn bench(device: &Path, options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
     command.args(["bench", "disk"]).arg(device).args(options).env_remove("RUST_LOG").stdin(Stdio::null());
     command.output().expect("the program can be started")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// What a measurement says that must succeed.

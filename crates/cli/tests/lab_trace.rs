@@ -1,13 +1,18 @@
 //! `umbrella lab trace` as a user calls it: figures, conversions that are whole or not there, and a recording of a real
 //! (loop) disk.
 
+mod support;
+
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
+use support::disk::Disk;
+use support::looped::Looped;
+use support::program::{output as run, said};
+use support::{KIB, eventually};
 use tempfile::TempDir;
 
 fn fixture(name: &str) -> PathBuf {
@@ -24,14 +29,6 @@ fn bench_record() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_umbrella"));
     command.args(["bench", "record"]);
     command
-}
-
-fn run(command: &mut Command) -> Output {
-    command.output().expect("the program can be started")
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn convert(input: &Path, output: &Path, options: &[&str]) -> Output {
@@ -273,11 +270,7 @@ fn waiting_conversion(program: &mut Command, output: &Path, options: &[&str]) ->
     // More than it looks at to find out the format.
     let lines = (0..100_000).fold(String::new(), |text, number| text + &format!("{number},0,W,0,512,\n"));
     child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
-    let begun = Instant::now();
-    while names(folder).len() == before {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the conversion does not begin");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the conversion begins", || names(folder).len() > before);
     child
 }
 
@@ -402,8 +395,8 @@ fn what_a_format_cannot_hold_is_an_error_or_left_out_and_counted() {
 
 /// ext4 on a loop device, for as long as it is in use.
 struct LoopDisk {
+    device: Looped,
     folder: TempDir,
-    device: PathBuf,
 }
 
 impl LoopDisk {
@@ -411,15 +404,10 @@ impl LoopDisk {
         let folder = TempDir::new().unwrap();
         let image = folder.path().join("image");
         File::create(&image).unwrap().set_len(64 << 20).unwrap();
-        let output = run(Command::new("losetup").args(["--find", "--show"]).arg(&image));
-        assert!(output.status.success(), "no loop device: {}", said(&output));
-        let device = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-        let disk = LoopDisk { folder, device };
-        let made = run(Command::new("mkfs.ext4").args(["-q", "-b", "4096"]).arg(&disk.device));
-        assert!(made.status.success(), "{}", said(&made));
+        let disk = LoopDisk { device: Looped::on(&image), folder };
+        support::run("mkfs.ext4", ["-q", "-b", "4096", disk.device.as_str()]);
         fs::create_dir(disk.mount_point()).unwrap();
-        let mounted = run(Command::new("mount").arg(&disk.device).arg(disk.mount_point()));
-        assert!(mounted.status.success(), "{}", said(&mounted));
+        support::run("mount", [disk.device.path(), &disk.mount_point()]);
         disk
     }
 
@@ -431,7 +419,6 @@ impl LoopDisk {
 impl Drop for LoopDisk {
     fn drop(&mut self) {
         run(Command::new("umount").arg(self.mount_point()));
-        run(Command::new("losetup").arg("-d").arg(&self.device));
     }
 }
 
@@ -442,7 +429,7 @@ impl Recorder {
     /// A recorder that may end by itself before the test looks at it.
     fn spawn(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
         let child = bench_record()
-            .arg(&disk.device)
+            .arg(disk.device.path())
             .arg("-o")
             .arg(output)
             .args(options)
@@ -454,14 +441,12 @@ impl Recorder {
 
     fn start(disk: &LoopDisk, options: &[&str], output: &Path) -> Recorder {
         let mut recorder = Recorder::spawn(disk, options, output);
-        let begun = Instant::now();
         let event = if options.contains(&"issue") { "block_rq_issue" } else { "block_bio_queue" };
         let enabled = recorder.instance().join("events/block").join(event).join("enable");
-        while !fs::read_to_string(&enabled).is_ok_and(|text| text.starts_with('1')) {
+        eventually("the recorder begins", || {
             assert!(recorder.0.try_wait().unwrap().is_none(), "the recorder ended: {}", recorder.end());
-            assert!(begun.elapsed() < Duration::from_secs(60), "the recorder does not begin");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            fs::read_to_string(&enabled).is_ok_and(|text| text.starts_with('1'))
+        });
         recorder
     }
 
@@ -537,7 +522,7 @@ fn a_recording_ends_by_itself_or_by_a_signal_and_always_tidies_up() {
     let output = disk.folder.path().join("out.csv");
     let mut recorder = Recorder::spawn(&disk, &["--seconds", "1000ms"], &output);
     let said = recorder.end();
-    assert!(said.contains(&format!("recording {}; Ctrl-C ends\n", disk.device.display())), "{said}");
+    assert!(said.contains(&format!("recording {}; Ctrl-C ends\n", disk.device.as_str())), "{said}");
     assert!(said.ends_with("(exit status: 0)") && output.exists(), "{said}");
     assert!(!recorder.instance().exists());
     let mut recorder = Recorder::start(&disk, &["--force"], &output);
@@ -553,11 +538,11 @@ fn a_recording_of_a_disk_that_goes_away_ends_and_says_so() {
     let output = disk.folder.path().join("out.csv");
     let mut recorder = Recorder::start(&disk, &[], &output);
     assert!(run(Command::new("umount").arg(disk.mount_point())).status.success());
-    assert!(run(Command::new("losetup").arg("-d").arg(&disk.device)).status.success());
+    assert!(run(Command::new("losetup").arg("-d").arg(disk.device.path())).status.success());
     let said = recorder.end();
     assert!(said.contains("is gone: the recording ends") && said.ends_with("(exit status: 0)"), "{said}");
     assert!(output.exists() && !recorder.instance().exists());
-    let done = run(bench_record().arg(&disk.device).arg("-o").arg(disk.folder.path().join("other.csv")));
+    let done = run(bench_record().arg(disk.device.path()).arg("-o").arg(disk.folder.path().join("other.csv")));
     assert!(self::said(&done).contains("has no medium"), "{}", self::said(&done));
 }
 
@@ -584,24 +569,6 @@ fn a_recording_whose_name_is_taken_meanwhile_is_kept_under_another() {
     assert!(text.contains(&wanted), "no {wanted:?} in\n{text}");
 }
 
-/// A file system of a few pages in memory, for as long as it is in use.
-struct SmallDisk(TempDir);
-
-impl SmallDisk {
-    fn new() -> SmallDisk {
-        let disk = SmallDisk(TempDir::new().unwrap());
-        let mounted = run(Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "tmpfs"]).arg(disk.0.path()));
-        assert!(mounted.status.success(), "{}", said(&mounted));
-        disk
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        run(Command::new("umount").arg(self.0.path()));
-    }
-}
-
 #[test]
 fn a_recording_that_fills_its_disk_keeps_what_fits() {
     let disk = LoopDisk::new();
@@ -609,8 +576,8 @@ fn a_recording_that_fills_its_disk_keeps_what_fits() {
     fs::write(&file, vec![1u8; 4 << 20]).unwrap();
     File::open(&file).unwrap().sync_all().unwrap();
     for (name, least) in [("out.csv", 400), ("out.csv.gz", 1200), ("out.csv.zst", 1200)] {
-        let small = SmallDisk::new();
-        let output = small.0.path().join(name);
+        let small = Disk::tmpfs(16 * KIB);
+        let output = small.join(name);
         let mut recorder = Recorder::start(&disk, &["--seconds", "300"], &output);
         for page in (0..100_000u64).map(|number| number * 7919 % 1024) {
             if recorder.0.try_wait().unwrap().is_some() {
@@ -621,7 +588,7 @@ fn a_recording_that_fills_its_disk_keeps_what_fits() {
         let reported = recorder.end();
         assert!(reported.ends_with("(exit status: 1)") && reported.contains("No space left on device"), "{reported}");
         assert!(reported.contains("more did not fit"), "{reported}");
-        assert_eq!(names(small.0.path()), [name], "{reported}");
+        assert_eq!(names(&small.path()), [name], "{reported}");
         let text = disk.folder.path().join(format!("{name}.csv"));
         converted(&output, &text, &[]);
         let kept = fs::read_to_string(&text).unwrap().lines().count() - 1;
@@ -650,7 +617,7 @@ fn the_kernels_tracing_is_mounted_where_it_is_not() {
     let output = run(Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
         .args([env!("CARGO_BIN_EXE_umbrella"), "bench", "record"])
-        .arg(&disk.device)
+        .arg(disk.device.path())
         .arg("-o")
         .arg(disk.folder.path().join("out.csv"))
         .args(["--seconds", "1"]));
@@ -678,6 +645,6 @@ fn only_a_whole_disk_can_be_recorded_and_only_by_root() {
         .args(["--reuid=65534", "--clear-groups"])
         .arg(&program)
         .args(["bench", "record"])
-        .arg(&disk.device));
+        .arg(disk.device.path()));
     assert!(said(&output).contains("recording needs root"), "{}", said(&output));
 }
