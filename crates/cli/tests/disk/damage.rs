@@ -164,8 +164,7 @@ fn taking_apart_a_damaged_pair_continues_after_an_interruption() {
 #[test]
 fn damage_that_may_have_been_flushed_is_listed_once_and_the_rest_continues() {
     let disks = TestDisks::new();
-    let config = disks.asleep();
-    let config = config.as_str();
+    let config: &str = &disks.asleep();
     let data = bytes(8, MIB);
     disks.write("media", &data);
     ends(disks.signal("media", Signal::KILL));
@@ -228,8 +227,7 @@ fn a_flash_that_is_forgotten_while_it_can_be_read_says_what_it_had() {
 #[test]
 fn a_flash_that_is_found_again_after_it_was_forgotten_is_freed_and_the_disk_keeps_what_it_holds() {
     let disks = TestDisks::new();
-    let config = asleep_with(&disks, &bytes(5, MIB));
-    let config = config.as_str();
+    let config: &str = &asleep_with(&disks, &bytes(5, MIB));
     fs::rename(disks.path("media.flash"), disks.path("away")).expect("it can be renamed");
     disks.given(&["detach", config, "--forget-flash"]);
     disks.overwrite("media.disk", 0, &bytes(6, MIB));
@@ -248,8 +246,7 @@ fn a_flash_that_is_found_again_after_it_was_forgotten_is_freed_and_the_disk_keep
 #[test]
 fn the_error_of_a_lost_flash_says_what_to_do_and_not_to_make_a_new_one() {
     let disks = TestDisks::new();
-    let config = asleep_with(&disks, &bytes(4, MIB));
-    let config = config.as_str();
+    let config: &str = &asleep_with(&disks, &bytes(4, MIB));
     let flash = disks.path("media.flash");
     let kept = fs::read(&flash).expect("it is there");
     let way_out = ["belongs together with the flash", "--forget-flash"];
@@ -269,8 +266,7 @@ fn the_error_of_a_lost_flash_says_what_to_do_and_not_to_make_a_new_one() {
 #[test]
 fn a_disk_that_has_become_larger_is_told_as_such() {
     let disks = TestDisks::new();
-    let config = asleep_with(&disks, &bytes(5, MIB));
-    let config = config.as_str();
+    let config: &str = &asleep_with(&disks, &bytes(5, MIB));
     disks.resize("media.disk", 65 * MIB);
     for command in ["check", "attach"] {
         disks.refused(&[command, config], 1, &["had 64 MiB when it was joined with its flash, and has 65 MiB"]);

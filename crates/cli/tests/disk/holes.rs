@@ -26,8 +26,7 @@ fn copy(disks: &TestDisks, name: &str) -> PathBuf {
 #[test]
 fn a_copy_of_a_hybrid_disk_reads_only_what_was_written_and_wakes_no_disk_for_what_was_not() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "fixed:timeout=0");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "fixed:timeout=0");
     disks.given(&["create", config]);
     disks.given(&["serve", config, "--daemon"]);
     let size = (64 << 20) - 8192;

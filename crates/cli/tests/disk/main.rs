@@ -27,7 +27,7 @@ use support::{MIB, bytes, eventually, first, poll, require_root_and_fuse, run, s
 
 impl TestDisks {
     /// A hybrid disk of files that sleeps after `sleep`, without more options than a user would give.
-    fn hybrid(&self, name: &str, sleep: &str) -> PathBuf {
+    fn hybrid(&self, name: &str, sleep: &str) -> String {
         let (disk, flash) = (self.path(&format!("{name}.disk")), self.path(&format!("{name}.flash")));
         let config = self.path(&format!("{name}.disk.toml"));
         let text = format!(
@@ -35,12 +35,12 @@ impl TestDisks {
              [cache]\nspin_down = \"{sleep}\"\nwhen = \"full\"\n"
         );
         fs::write(&config, text).expect("the folder can be written");
-        config
+        config.to_str().expect("text").to_owned()
     }
 
     /// A hybrid disk `media` that is served and sleeps; its configuration.
     fn asleep(&self) -> String {
-        let config = self.hybrid("media", "fixed:timeout=0").to_str().expect("text").to_owned();
+        let config = self.hybrid("media", "fixed:timeout=0");
         self.given(&["create", &config]);
         self.given(&["serve", &config, "--daemon"]);
         eventually("it sleeps", || self.status("media")["power"] == "standby");
@@ -76,8 +76,7 @@ fn ends(pid: Pid) {
 #[test]
 fn a_hybrid_disk_is_made_served_and_taken_apart_into_a_plain_disk() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "fixed:timeout=0");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "fixed:timeout=0");
     let before = disks.json(&["check", config]);
     assert_eq!((&before["ok"], before["warnings"].as_array().map(Vec::len)), (&Value::Bool(true), Some(2)));
     let created = disks.json(&["create", config]);
@@ -104,8 +103,7 @@ fn a_hybrid_disk_is_made_served_and_taken_apart_into_a_plain_disk() {
 #[test]
 fn a_hybrid_disk_that_is_detached_is_used_alone_and_attached_again() {
     let disks = TestDisks::new();
-    let config = disks.asleep();
-    let config = config.as_str();
+    let config: &str = &disks.asleep();
     disks.refused(&["detach", "media", "--dissolve", "--keep-cache"], 2, &[]);
     disks.write("media", &bytes(1, MIB));
     let said = disks.given(&["detach", "media"]);
@@ -129,8 +127,7 @@ fn a_hybrid_disk_that_is_detached_is_used_alone_and_attached_again() {
 #[test]
 fn what_is_on_flash_survives_a_kill_and_is_seen_by_check_and_by_the_next_daemon() {
     let disks = TestDisks::new();
-    let config = disks.asleep();
-    let config = config.as_str();
+    let config: &str = &disks.asleep();
     let data = bytes(2, MIB);
     disks.write("media", &data);
     ends(disks.signal("media", Signal::KILL));
@@ -155,8 +152,7 @@ fn what_is_on_flash_survives_a_kill_and_is_seen_by_check_and_by_the_next_daemon(
 #[test]
 fn a_damaged_log_is_reported_and_not_served() {
     let disks = TestDisks::new();
-    let config = disks.asleep();
-    let config = config.as_str();
+    let config: &str = &disks.asleep();
     // The second time says in the log that the first was durable.
     disks.write("media", &bytes(3, MIB));
     disks.write("media", &bytes(3, MIB));
@@ -173,8 +169,7 @@ fn a_damaged_log_is_reported_and_not_served() {
 #[test]
 fn an_attached_disk_carries_a_file_system_that_is_still_there_on_the_plain_disk() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "never");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "never");
     disks.given(&["create", config]);
     let device = disks.given(&["attach", config]).trim().to_owned();
     assert!(device.starts_with("/dev/loop"), "{device}");
@@ -231,8 +226,7 @@ fn a_signal_waits_for_a_mounted_device_and_ends_when_it_is_free() {
 #[test]
 fn an_attached_disk_whose_daemon_was_killed_can_be_attached_again() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "never");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "never");
     disks.given(&["create", config]);
     disks.given(&["attach", config]);
     ends(disks.signal("media", Signal::KILL));
@@ -249,8 +243,7 @@ fn an_attached_disk_whose_daemon_was_killed_can_be_attached_again() {
 #[test]
 fn what_a_killed_daemon_left_behind_is_cleared_away_by_any_name_of_its_disk() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "never");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "never");
     disks.given(&["create", config]);
     let cleared = "media: cleaned up what its daemon left behind";
     let kill = || {
@@ -289,8 +282,7 @@ fn what_a_killed_daemon_left_behind_is_cleared_away_by_any_name_of_its_disk() {
 #[test]
 fn a_daemon_in_the_foreground_ends_at_a_signal_and_keeps_what_is_on_flash() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "fixed:timeout=0");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "fixed:timeout=0");
     disks.given(&["create", config]);
     let daemon = disks.foreground(&[config]);
     eventually("it sleeps", || disks.is_served("media") && disks.status("media")["power"] == "standby");
@@ -411,22 +403,20 @@ fn several_disks_are_told_apart() {
 #[test]
 fn a_disk_or_flash_that_holds_something_is_not_overwritten_unless_told_to() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "never");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "never");
     disks.given(&["create", config]);
     disks.refused(&["create", config], 1, &["already holds", "detach"]);
     disks.given(&["create", config, "--force"]);
     let other = disks.hybrid("other", "never");
     File::create(disks.path("other.flash")).and_then(|file| file.set_len(16 * MIB)).expect("it can be made");
     run("mkfs.ext4", ["-q".as_ref(), "-F".as_ref(), disks.path("other.flash").as_os_str()]);
-    disks.refused(&["create", other.to_str().expect("text")], 1, &["other.flash already holds", "--force"]);
+    disks.refused(&["create", &other], 1, &["other.flash already holds", "--force"]);
 }
 
 #[test]
 fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() {
     let disks = TestDisks::new();
-    let config = disks.asleep();
-    let config = config.as_str();
+    let config: &str = &disks.asleep();
     disks.write("media", &bytes(5, MIB));
     disks.given(&["detach", "media", "--keep-cache"]);
     let refused = ["media.disk belongs together with the flash", "detach CONFIG --forget-flash"];
@@ -462,7 +452,7 @@ fn a_disk_whose_newest_data_is_on_a_flash_is_made_no_other_pair_even_by_force() 
 fn halves_of_different_disks_are_not_served_together() {
     let disks = TestDisks::new();
     for name in ["one", "two"] {
-        disks.given(&["create", disks.hybrid(name, "never").to_str().expect("text")]);
+        disks.given(&["create", &disks.hybrid(name, "never")]);
     }
     let mixed = ["--disk", "one.disk", "--flash", "two.flash"];
     disks.refused(&[&["serve"], &mixed[..]].concat(), 1, &["one.disk", "two.flash", "belongs to"]);

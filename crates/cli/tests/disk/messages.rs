@@ -24,8 +24,7 @@ fn a_hybrid_disk_in_memory_is_made_at_each_start_and_half_of_one_is_refused() {
 #[test]
 fn what_is_not_on_the_disk_yet_adds_up_also_where_it_is_zeroes() {
     let disks = TestDisks::new();
-    let config = disks.asleep();
-    let config = config.as_str();
+    let config: &str = &disks.asleep();
     disks.write("media", &bytes(1, MIB));
     run("qemu-io", ["-f", "raw", "-c", "write -z 16M 32M", &disks.nbd("media")]);
     let cache = disks.status("media")["cache"].clone();

@@ -17,13 +17,11 @@ use super::{TestDisks, said};
 #[test]
 fn a_configuration_of_the_same_name_is_not_taken_for_the_disk_that_is_served() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("b2", "never");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("b2", "never");
     disks.given(&["create", config]);
     let device = disks.given(&["attach", config]);
     fs::create_dir(disks.path("other")).expect("the folder can be made");
-    let other = disks.hybrid("other/b2", "never");
-    let other = other.to_str().expect("text");
+    let other: &str = &disks.hybrid("other/b2", "never");
     for command in ["attach", "serve", "detach", "status", "stats", "create"] {
         let parts = ["b2 is already served with another configuration (disk /", "b2.disk, flash /", "another name"];
         disks.refused(&[command, other], 1, &parts);
@@ -40,7 +38,7 @@ fn a_configuration_of_the_same_name_is_not_taken_for_the_disk_that_is_served() {
 fn half_of_a_hybrid_disk_is_not_written_on_its_own() {
     let disks = TestDisks::new();
     let config = disks.hybrid("media", "never");
-    disks.given(&["create", config.to_str().expect("text")]);
+    disks.given(&["create", &config]);
     let reported = ["media.disk belongs together with the flash ", "its data may be old", "--read-only"];
     disks.refused(&["serve", "--disk", "media.disk", "--daemon"], 1, &reported);
     disks.refused(&["attach", "--disk", "media.disk"], 1, &reported);
@@ -53,7 +51,7 @@ fn half_of_a_hybrid_disk_is_not_written_on_its_own() {
 fn half_of_a_hybrid_disk_that_grew_or_whose_label_is_damaged_is_not_written_on_its_own() {
     let disks = TestDisks::new();
     let config = disks.hybrid("media", "never");
-    disks.given(&["create", config.to_str().expect("text")]);
+    disks.given(&["create", &config]);
     for size in [65 * MIB, 127 * MIB] {
         disks.resize("media.disk", size);
         let reported = ["media.disk may be half of a hybrid disk", "had 64 MiB when it was joined with its flash"];
@@ -75,7 +73,7 @@ fn half_of_a_hybrid_disk_that_grew_or_whose_label_is_damaged_is_not_written_on_i
 fn a_plain_disk_may_hold_the_image_of_half_a_hybrid_disk() {
     let disks = TestDisks::new();
     let config = disks.hybrid("media", "never");
-    disks.given(&["create", config.to_str().expect("text")]);
+    disks.given(&["create", &config]);
     let image = fs::read(disks.path("media.disk")).expect("it is there");
     let plain = File::create(disks.path("plain")).expect("it can be made");
     plain.set_len(128 * MIB).and_then(|()| plain.write_all_at(&image, MIB)).expect("it can be written");
@@ -92,7 +90,7 @@ fn an_image_that_is_mounted_is_not_made_half_of_a_hybrid_disk() {
     let mnt = disks.path("mnt");
     fs::create_dir(&mnt).expect("the folder can be made");
     run("mount", ["-o".as_ref(), "loop".as_ref(), disks.path("media.disk").as_os_str(), mnt.as_os_str()]);
-    let created = disks.run(&["create", config.to_str().expect("text"), "--force"]);
+    let created = disks.run(&["create", &config, "--force"]);
     run("umount", [&mnt]);
     assert!(said(&created).contains("media.disk is in use as /dev/loop"), "{}", said(&created));
     assert!(!disks.path("media.flash").exists());
@@ -101,8 +99,7 @@ fn an_image_that_is_mounted_is_not_made_half_of_a_hybrid_disk() {
 #[test]
 fn a_disk_that_was_not_made_yet_says_how_it_is_made() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "never");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "never");
     for command in [&["attach", config][..], &["serve", config, "--daemon"], &["serve", config]] {
         disks.refused(command, 1, &["media.disk does not exist yet: `umbrella disk create CONFIG` makes it"]);
     }
@@ -153,8 +150,7 @@ fn a_configuration_that_is_missing_names_the_page_of_disks() {
 fn status_says_of_a_disk_without_a_motor_that_it_does_not_sleep() {
     let disks = TestDisks::new();
     for (name, sleep, reported) in [("sleeps", "fixed:timeout=0", 1), ("wakes", "never", 0)] {
-        let config = disks.hybrid(name, sleep);
-        let config = config.to_str().expect("text");
+        let config: &str = &disks.hybrid(name, sleep);
         disks.given(&["create", config]);
         disks.given(&["serve", config, "--daemon"]);
         let trouble = disks.status(name)["trouble"].to_string();
@@ -236,8 +232,7 @@ fn a_front_that_is_not_there_says_how_to_get_it() {
 #[test]
 fn a_disk_whose_making_was_interrupted_is_made() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "never");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "never");
     for empty in [&["media.disk"][..], &["media.flash"], &["media.disk", "media.flash"]] {
         for file in ["media.disk", "media.flash"] {
             let _ = fs::remove_file(disks.path(file));
@@ -254,8 +249,7 @@ fn a_disk_whose_making_was_interrupted_is_made() {
 #[test]
 fn a_value_of_a_configuration_does_not_steer_the_terminal() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "\\u001b[31m");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "\\u001b[31m");
     for command in [&["check", config][..], &["serve", config], &["serve", config, "--daemon"]] {
         disks.refused(command, 1, &[r"\u{1b}[31m"]);
         let output = disks.run(command);
@@ -285,8 +279,7 @@ fn a_daemon_that_does_not_answer_hides_no_other_disk() {
 #[test]
 fn disks_attached_at_the_same_time_get_their_own_devices() {
     let disks = TestDisks::new();
-    let config = disks.hybrid("media", "never");
-    let config = config.to_str().expect("text");
+    let config: &str = &disks.hybrid("media", "never");
     disks.given(&["create", config]);
     for _ in 0..3 {
         let attach = || disks.umbrella(&["attach", config]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -337,8 +330,7 @@ fn half_of_a_hybrid_disk_that_was_cut_or_grew_much_is_known_without_its_label() 
         [(63 * MIB, "was cut: it had 64 MiB, and has 63 MiB"), (200 * MIB, "grew: it had 64 MiB, and has 200 MiB")]
     {
         let disks = TestDisks::new();
-        let config = disks.asleep();
-        let config = config.as_str();
+        let config: &str = &disks.asleep();
         disks.write("media", &super::bytes(9, MIB));
         disks.given(&["detach", "--keep-cache"]);
         disks.resize("media.disk", size);

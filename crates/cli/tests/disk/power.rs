@@ -7,7 +7,7 @@ fn with(disks: &TestDisks, more: &str) -> String {
     let config = disks.hybrid("media", "adaptive");
     let text = fs::read_to_string(&config).expect("it was written");
     fs::write(&config, format!("{text}{more}")).expect("the folder can be written");
-    config.to_str().expect("text").to_owned()
+    config
 }
 
 #[test]
