@@ -56,6 +56,7 @@ mod tests {
 
     use super::*;
     use crate::memory::Memory;
+    use crate::testing::until;
 
     /// Counts flushes. Each lasts until it may end.
     struct Slow {
@@ -69,9 +70,7 @@ mod tests {
 
         fn flush(&self) -> Result<(), BlockError> {
             self.flushes.fetch_add(1, Ordering::SeqCst);
-            while !self.may_end.load(Ordering::SeqCst) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until("it may end", || self.may_end.load(Ordering::SeqCst));
             self.inner.flush()
         }
     }
@@ -88,18 +87,14 @@ mod tests {
         let calling = AtomicU64::new(0);
         std::thread::scope(|scope| {
             scope.spawn(|| serializer.flush());
-            while flushes() == 0 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until("the first flushes", || flushes() > 0);
             for _ in 0..16 {
                 scope.spawn(|| {
                     calling.fetch_add(1, Ordering::SeqCst);
                     serializer.flush()
                 });
             }
-            while calling.load(Ordering::SeqCst) < 16 {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            until("all call", || calling.load(Ordering::SeqCst) >= 16);
             std::thread::sleep(Duration::from_millis(100));
             device.may_end.store(true, Ordering::SeqCst);
         });

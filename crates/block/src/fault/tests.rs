@@ -5,7 +5,7 @@ use umbrella_units::ByteSize;
 
 use super::*;
 use crate::memory::Memory;
-use crate::testing::range;
+use crate::testing::{range, until};
 
 const SECTORS: u64 = 16;
 
@@ -292,21 +292,12 @@ fn power_cut_during_a_flush_leaves_it_undone() {
     assert_eq!(first(disk.inner(), 1), ".");
 }
 
-/// Waits until `calls` calls hang.
-fn until_hanging(disk: &Faulty<Memory>, calls: u64) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while disk.counts().hanging != calls {
-        assert!(Instant::now() < deadline, "no call hangs");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn a_call_hangs_until_it_is_released_and_others_continue() {
     let disk = disk(Plan::new(1).rule(Rule::on(Operation::Read, CallFault::Hang)));
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(&disk, 0, 1));
-        until_hanging(&disk, 1);
+        until("a call hangs", || disk.counts().hanging == 1);
         write(&disk, 0, "a").expect("writes continue");
         disk.release();
         assert_eq!(reader.join().expect("no panic").expect("it continues"), "a");
@@ -319,7 +310,7 @@ fn a_power_cut_ends_calls_that_hang() {
     let disk = disk(Plan::new(1).rule(Rule::on(Operation::Write, CallFault::Hang)));
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| write(&disk, 0, "a"));
-        until_hanging(&disk, 1);
+        until("a call hangs", || disk.counts().hanging == 1);
         disk.cut_power(Unflushed::Kept).expect("memory does not fail");
         assert_eq!(errno(writer.join().expect("no panic")), Some(Errno::NODEV));
     });

@@ -3,12 +3,13 @@ mod random;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use umbrella_units::{ByteSize, Lba, SECTOR_BYTES, SectorRange};
+use umbrella_units::{ByteSize, Lba, SECTOR_BYTES};
 
 use super::*;
 use crate::device::Geometry;
 use crate::device::{Durability, Zeroes};
 use crate::memory::Memory;
+use crate::testing::range;
 
 const DISK: DeviceNo = DeviceNo(0);
 const FLASH: DeviceNo = DeviceNo(1);
@@ -51,7 +52,7 @@ impl RecordedWrites {
     }
 
     fn discard(&mut self, at: u64, sectors: u64) {
-        let discard = self.0.begin(DISK, Action::Discard { range: SectorRange { start: Lba(at), sectors } });
+        let discard = self.0.begin(DISK, Action::Discard { range: range(at, sectors) });
         self.end(discard);
     }
 
@@ -305,7 +306,7 @@ fn discarded_sectors_hold_what_the_bounds_say() {
 fn zeroes_are_a_write() {
     let mut recorded = RecordedWrites::default();
     recorded.write_through(0, "aaa");
-    let range = SectorRange { start: Lba(1), sectors: 2 };
+    let range = range(1, 2);
     let zeroes = recorded.0.begin(DISK, Action::Zeroes { range, durability: Durability::Cached });
     recorded.end(zeroes);
     assert_eq!(recorded.whole(3), set(&["aaa", "a.."]));
@@ -367,7 +368,7 @@ fn a_device_is_checked_against_what_it_may_hold() {
     recorded.write(1, "c");
     let mut medium = Medium::new(DISK, empty(), Discarded::Either);
     medium.advance(&recorded.0, recorded.0.now()).expect("memory does not fail");
-    let all = SectorRange { start: Lba(0), sectors: SECTORS };
+    let all = range(0, SECTORS);
     let check = |letters: &str| {
         let bytes: Vec<u8> = letters
             .bytes()
@@ -399,10 +400,8 @@ fn recorders_share_one_order_and_pass_everything_on() {
     let flash = Recorder::new(Memory::new(size), FLASH, Arc::clone(&journal));
     disk.write(Lba(0), &[7; 512], Durability::Cached).expect("it exists");
     let between = journal.now();
-    flash
-        .write_zeroes(SectorRange { start: Lba(3), sectors: 2 }, Zeroes::Keep, Durability::Through)
-        .expect("it exists");
-    disk.discard(SectorRange { start: Lba(5), sectors: 1 }).expect("it exists");
+    flash.write_zeroes(range(3, 2), Zeroes::Keep, Durability::Through).expect("it exists");
+    disk.discard(range(5, 1)).expect("it exists");
     disk.flush().expect("memory does not fail");
     disk.write(Lba(SECTORS), &[0; 512], Durability::Cached).expect_err("it is beyond the end");
     assert_eq!(disk.inner().to_bytes()[..512], [7; 512]);
@@ -413,7 +412,6 @@ fn recorders_share_one_order_and_pass_everything_on() {
         .iter()
         .map(|change| (change.device, change.action.range(), change.ended.is_some()))
         .collect();
-    let range = |start, sectors| SectorRange { start: Lba(start), sectors };
     let expected =
         [(DISK, range(0, 1), true), (FLASH, range(3, 2), true), (DISK, range(5, 1), true), (DISK, range(0, 0), true)];
     assert_eq!(order, expected);

@@ -22,7 +22,7 @@ fn states_and_rules_agree_on_random_recordings() {
             open.push(match below(5) {
                 0 => recorded.begin_flush(device),
                 1 => {
-                    let range = SectorRange { start: Lba(at), sectors };
+                    let range = range(at, sectors);
                     recorded.0.begin(device, Action::Zeroes { range, durability })
                 }
                 _ => recorded.begin(device, at, &char::from(letter).to_string().repeat(sectors as usize), durability),
@@ -36,7 +36,7 @@ fn states_and_rules_agree_on_random_recordings() {
         let bounds = Bounds { whole: 3, torn: 30, sampled: 300, seed, discarded: Discarded::Zeroed };
         let mut walk = CrashStates::new(recorded.0.clone(), [(DISK, empty()), (FLASH, empty())], bounds);
         let mut rules = [DISK, FLASH].map(|device| Medium::new(device, empty(), Discarded::Zeroed));
-        let all = SectorRange { start: Lba(0), sectors: SECTORS };
+        let all = range(0, SECTORS);
         while walk.advance().expect("memory does not fail") != Step::End {
             for (number, rule) in rules.iter_mut().enumerate() {
                 rule.advance(&recorded.0, walk.cut()).expect("memory does not fail");
@@ -68,7 +68,7 @@ fn naive_versions(recording: &Recording, device: DeviceNo, cut: CrashPoint) -> V
         ended(change) && (change.action.is_write_through() || flushed())
     };
     let versions = (0..SECTORS).map(|sector| {
-        let there = |change: &&&Change| change.action.range().overlaps(SectorRange { start: Lba(sector), sectors: 1 });
+        let there = |change: &&&Change| change.action.range().overlaps(range(sector, 1));
         let above =
             |below: &dyn Fn(&Change) -> bool| begun.iter().filter(there).any(|top| is_durable(top) && below(top));
         let mut seen = BTreeSet::new();
