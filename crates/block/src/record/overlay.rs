@@ -60,12 +60,18 @@ impl Overlay {
         }
     }
 
+    /// Where a chunk lies; the last one may be shorter than the others.
+    fn range_of(&self, chunk: u64) -> SectorRange {
+        let start = Lba(chunk * self.chunk_sectors);
+        SectorRange { start, sectors: self.chunk_sectors.min(self.geometry.capacity.0.saturating_sub(start.0)) }
+    }
+
     /// The chunk's part of `range`, and where in the chunk and behind the start of the range that is, in bytes.
     fn part(&self, chunk: u64, range: SectorRange) -> (SectorRange, usize, usize) {
-        let start = Lba(chunk * self.chunk_sectors);
-        let part = range.intersection(SectorRange { start, sectors: self.chunk_sectors });
+        let whole = self.range_of(chunk);
+        let part = range.intersection(whole);
         let bytes = |from: Lba| ((part.start.0 - from.0) * SECTOR_BYTES) as usize;
-        (part, bytes(start), bytes(range.start))
+        (part, bytes(whole.start), bytes(range.start))
     }
 
     /// The chunks that hold a range that exists.
@@ -92,6 +98,15 @@ impl Overlay {
         for number in self.chunks_of(range) {
             let (part, within, behind) = self.part(number, range);
             let length = part.bytes().0 as usize;
+            if part == self.range_of(number) {
+                // Nothing of what it held is left, so that it is neither read nor copied.
+                let chunk: Arc<[u8]> = match fill {
+                    Fill::Bytes(data) => Arc::from(&data[behind..behind + length]),
+                    Fill::Zeroes => Arc::from(vec![0; length]),
+                };
+                chunks.insert(number, chunk);
+                continue;
+            }
             let chunk = match chunks.entry(number) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => entry.insert(self.unchanged(number)?),
@@ -105,12 +120,11 @@ impl Overlay {
         Ok(())
     }
 
-    /// A chunk as it is below; shorter than the others at the end of the device.
+    /// A chunk as it is below.
     fn unchanged(&self, number: u64) -> Result<Arc<[u8]>, BlockError> {
-        let start = Lba(number * self.chunk_sectors);
-        let sectors = self.chunk_sectors.min(self.geometry.capacity.0.saturating_sub(start.0));
-        let mut chunk = vec![0; (sectors * SECTOR_BYTES) as usize];
-        self.base.read(start, &mut chunk)?;
+        let range = self.range_of(number);
+        let mut chunk = vec![0; range.bytes().0 as usize];
+        self.base.read(range.start, &mut chunk)?;
         Ok(Arc::from(chunk))
     }
 }
