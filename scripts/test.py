@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,11 +23,16 @@ ROOT = Path(__file__).resolve().parent.parent
 URING_SWITCH = Path("/sys/module/fuse/parameters/enable_uring")
 # A program that has not ended by then hangs, seconds.
 TIME_LIMIT = 2400
+PYTHON, MODEL_CHECK = "python", "fs model_check"
 # The longest first, so that none is left over at the end.
-LONGEST = ["cli pool", "cli posix", "python", "fs model_check", "block lib", "cli hanging", "reproductions quick", "cli disk", "fs hanging"]
-# `mkfs.btrfs` asks for the file behind each loop device, also for those on a mount whose daemon was killed or stopped. So these two never run at once.
+LONGEST = ["cli pool", MODEL_CHECK, "cli posix", PYTHON, "block lib", "cli hanging", "reproductions quick", "cli disk", "fs hanging"]
+# `mkfs.btrfs` asks for the file behind each loop device, also for those on a mount whose daemon was killed or stopped.
 KILL_DAEMONS = {"cli crash", "cli disk_kills", "cli hanging", "cli log_disk", "fs hanging", "fs kills"}
 MAKE_BTRFS = {"cli kinds", "cli pool", "cli write_back", "cli write_back_run", "fs branches", "writeback bpf"}
+# These build something first, and wait for each other.
+BUILD = {PYTHON, MODEL_CHECK}
+# None of one runs beside one of the other.
+APART = [(KILL_DAEMONS, MAKE_BTRFS), (BUILD, BUILD)]
 ON_DEVICE = " on /dev/fuse"
 # Suites that also run with requests from /dev/fuse, and which of their tests.
 FROM_DEVICE = {
@@ -37,6 +43,11 @@ FROM_DEVICE = {
     "cli crash": [],
     "cli model": [],
 }
+# Tests that need the machine for themselves.
+ALONE = {
+    "cli pool": "idle::no_thread_of_an_idle_pool_runs_but_for_its_probes",
+    "fuse mount": "transports::the_first_mount_switches_io_uring_on_and_uses_it",
+}
 
 
 @dataclass(eq=False)
@@ -46,10 +57,12 @@ class Job:
     command: list[str]
     folder: Path = ROOT
     variables: dict[str, str] = field(default_factory=dict)
+    expected: str = ""
+    """A part of its output, also when it passes."""
 
     def runs_beside(self, other):
         mine, others = (job.name.removesuffix(ON_DEVICE) for job in (self, other))
-        return not any(mine in one and others in two for one, two in ((KILL_DAEMONS, MAKE_BTRFS), (MAKE_BTRFS, KILL_DAEMONS)))
+        return not any(mine in one and others in two or mine in two and others in one for one, two in APART)
 
 
 def built(*arguments):
@@ -67,27 +80,34 @@ def on_device(job):
     return Job(job.name + ON_DEVICE, job.command + FROM_DEVICE[job.name], job.folder, {**job.variables, "UMBRELLA_TEST_TRANSPORT": "dev"})
 
 
+def alone(job):
+    return Job(f"{job.name} {ALONE[job.name]}", [*job.command, "--ignored", "--exact", ALONE[job.name]], job.folder, job.variables, "1 passed")
+
+
 def all_jobs(workspace):
     programs = list(built(*workspace))
+    jobs = programs + [Job(PYTHON, ["scripts/python.sh"])]
     # Its locks are those of the model checker: a build of its own.
-    jobs = programs + list(built("-p", "umbrella-fs", "--features", "model-check", "--test", "model_check"))
-    jobs.append(Job("python", ["scripts/python.sh"]))
+    jobs.append(Job(MODEL_CHECK, ["cargo", "test", "--locked", "-p", "umbrella-fs", "--features", "model-check", "--test", "model_check"]))
     umbrella = Path(programs[0].command[0]).parent.parent / "umbrella"
     jobs.append(Job("the same files through mergerfs and a pool", ["scripts/policies-beside-mergerfs.py", "--short"], variables={"UMBRELLA": str(umbrella)}))
+    last = [alone(job) for job in programs if job.name in ALONE]
     if URING_SWITCH.exists():
         jobs += [on_device(job) for job in programs if job.name in FROM_DEVICE]
+    else:
+        last = [job for job in last if not job.name.startswith("fuse")]
     rank = {name: place for place, name in enumerate(LONGEST)}
-    return sorted(jobs, key=lambda job: rank.get(job.name, len(LONGEST)))
+    return sorted(jobs, key=lambda job: rank.get(job.name, len(LONGEST))), last
 
 
 class Lanes:
     """Runs jobs, some at a time. A job that may not run beside what is running waits."""
 
-    def __init__(self, jobs):
+    def __init__(self, jobs, started):
         self.waiting = jobs
         self.running = {}
         self.failed = []
-        self.started = time.monotonic()
+        self.started = started
         self.changed = threading.Condition()
 
     def next_job(self):
@@ -116,6 +136,8 @@ class Lanes:
                     code = f"still running after {TIME_LIMIT} s"
                 output.seek(0)
                 text = output.read()
+                if code == 0 and job.expected not in text:
+                    code = f"no {job.expected!r} in its output"
             with self.changed:
                 del self.running[job]
                 self.changed.notify_all()
@@ -125,16 +147,17 @@ class Lanes:
                     self.failed.append((job, text))
 
     def run(self, lanes):
-        threads = [threading.Thread(target=self.lane, daemon=True) for _ in range(lanes)]
-        for thread in threads:
-            thread.start()
-        try:
-            for thread in threads:
-                thread.join()
-        except KeyboardInterrupt:
-            for process in filter(None, self.running.values()):
-                os.killpg(process.pid, signal.SIGINT)
-            raise
+        with ThreadPoolExecutor(lanes) as threads:
+            running = [threads.submit(self.lane) for _ in range(lanes)]
+            try:
+                for lane in running:
+                    lane.result()
+            except BaseException:
+                self.waiting.clear()
+                for process in filter(None, list(self.running.values())):
+                    os.killpg(process.pid, signal.SIGINT)
+                raise
+        return self.failed
 
 
 def summary(text):
@@ -154,19 +177,16 @@ def main():
     else:
         print(f"skipped: the FUSE crate's own mounts, on both transports (`make test-fuse`): they need Linux 6.18, this is {platform.release()}")
 
-    lanes = Lanes(all_jobs(workspace))
-    total = len(lanes.waiting)
-    lanes.run(int(os.environ.get("LANES", "2")))
-    for job, text in lanes.failed:
+    jobs, last = all_jobs(workspace)
+    last.insert(0, Job("examples in the docs of code", ["cargo", "test", "--locked", "--doc", *workspace]))
+    total, started, failed = len(jobs) + len(last), time.monotonic(), []
+    for some, lanes in (jobs, int(os.environ.get("LANES", "2"))), (last, 1):
+        failed += Lanes(some, started).run(lanes)
+    for job, text in failed:
         print(f"\n=== {job.name}\n{text}")
-    subprocess.run(["cargo", "test", "--locked", "--doc", *workspace], check=True)
-    if URING_SWITCH.exists() and "--features" in workspace:
-        # Alone: meanwhile no other mount gets its requests over io_uring.
-        alone = ["--test", "mount", "--", "--ignored", "the_first_mount_switches_io_uring_on_and_uses_it"]
-        subprocess.run(["cargo", "test", "--locked", *workspace, *alone], check=True)
-    if lanes.failed:
-        sys.exit(f"failed, {len(lanes.failed)} of {total}: " + ", ".join(job.name for job, _ in lanes.failed))
-    print(f"all {total} test programs passed in {time.monotonic() - lanes.started:.0f} s")
+    if failed:
+        sys.exit(f"failed, {len(failed)} of {total}: " + ", ".join(job.name for job, _ in failed))
+    print(f"all {total} passed in {time.monotonic() - started:.0f} s")
 
 
 if __name__ == "__main__":

@@ -121,6 +121,7 @@ const ENOUGH: u32 = 4;
 const MOST: Duration = Duration::from_secs(900);
 
 #[test]
+#[ignore = "waits until no other program calls sync; scripts/test.py runs it alone"]
 fn no_thread_of_an_idle_pool_runs_but_for_its_probes() {
     let disks = [(); 12].map(|()| Disk::ext4(32 * MIB));
     let mirror = Mirror::new();
