@@ -155,7 +155,7 @@ class Lanes:
             except BaseException:
                 self.waiting.clear()
                 for process in filter(None, list(self.running.values())):
-                    os.killpg(process.pid, signal.SIGINT)
+                    os.killpg(process.pid, signal.SIGTERM)
                 raise
         return self.failed
 
@@ -167,6 +167,7 @@ def summary(text):
 
 def main():
     os.chdir(ROOT)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     subprocess.run(["scripts/unmount-dead.sh"], check=True)
     # Loads the module. Until then the kernel does not say whether it knows io_uring.
     with contextlib.suppress(OSError), open("/dev/fuse"):
