@@ -46,8 +46,8 @@ docs: ## the documentation site in target/book; fails on a broken link (builds m
 	@scripts/setup.sh docs
 	@scripts/book.py target/tools/bin/mdbook
 
-test: setup docs ## every test, on real mounts (root); the most telling ones on both transports
-	scripts/test.sh
+test: setup docs ## every test, on real mounts (root); the most telling ones on both transports (LANES=N: programs at a time)
+	scripts/test.py
 
 test-python: ## the lab's Python package and its tutorial (CELLS=N: runs of the sweep on a cluster)
 	scripts/python.sh

@@ -183,3 +183,9 @@ macro_rules! forward {
         }
     };
 }
+
+/// Whether each byte is 0. Compares 64 at a time: looking at each by itself takes several times as long.
+pub(crate) fn is_zero(bytes: &[u8]) -> bool {
+    let zeroes = [0; 64];
+    bytes.chunks(64).all(|chunk| zeroes.starts_with(chunk))
+}

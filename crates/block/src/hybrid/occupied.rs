@@ -7,6 +7,7 @@ use super::error::{HybridError, Location};
 use super::format::{BLOCK_BYTES, LOG_START, TAG_SECTORS};
 use super::half::PairHalf;
 use super::pair::{disk_of, offered, read_superblock, read_tag};
+use crate::device::is_zero;
 
 /// Where which bytes show it.
 const SIGNATURES: &[(usize, &[u8], Signature)] = &[
@@ -42,7 +43,7 @@ fn refuse_flash(flash: &PairHalf) -> Result<(), HybridError> {
     // A log may be left of a pair whose label was overwritten.
     let mut log = vec![0; LOG_BYTES];
     flash.device.read(LOG_START, &mut log)?;
-    if found.is_none() && head.iter().chain(&log).all(|&byte| byte == 0) {
+    if found.is_none() && is_zero(&head) && is_zero(&log) {
         return Ok(());
     }
     Err(HybridError::Occupied { device: flash.name.clone(), contents: Contents::OnFlash(found) })

@@ -12,7 +12,7 @@ use super::format::{
     Payload, SegmentEntry, SegmentState, Sequence, Structure, Superblock, choose,
 };
 use super::map_pages::decode_page;
-use crate::device::{BlockDevice, Durability};
+use crate::device::{BlockDevice, Durability, is_zero};
 use crate::error::{BlockError, Operation};
 use crate::flush_serializer::FlushSerializer;
 
@@ -147,7 +147,7 @@ impl NamedDevice {
 
     /// Whether no checkpoint was ever written to an area.
     fn is_blank(&self, superblock: &Superblock, area: usize) -> bool {
-        self.first_of_area(superblock, area).is_ok_and(|(block, _)| block.iter().all(|&byte| byte == 0))
+        self.first_of_area(superblock, area).is_ok_and(|(block, _)| is_zero(&block))
     }
 
     fn first_of_area(&self, superblock: &Superblock, area: usize) -> Result<([u8; BLOCK_BYTES], BlockNo), FormatError> {

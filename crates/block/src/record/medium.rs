@@ -13,7 +13,7 @@ use umbrella_units::{Lba, SECTOR_BYTES, SectorRange};
 
 use super::overlay::Overlay;
 use super::{Action, Change, ChangeNo, CrashPoint, DeviceNo, Event, Outcome, Recording};
-use crate::device::BlockDevice;
+use crate::device::{BlockDevice, is_zero};
 use crate::error::BlockError;
 
 /// What sectors hold that were discarded. A device may do either, and need not do it before a flush.
@@ -262,8 +262,4 @@ pub(super) fn apply_to(device: &Overlay, change: &Change, part: SectorRange) -> 
         Some(data) => device.put(part.start, data),
         None => device.clear(part),
     }
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
 }

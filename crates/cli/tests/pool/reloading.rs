@@ -452,6 +452,7 @@ fn a_dry_run_refuses_an_area_that_cannot_be_opened_and_makes_none() {
         assert!(text(&told).contains("nothing is reloaded: staging at"), "{}", text(&told));
     }
     assert!(!pool.dir().join("nowhere").exists());
+    assert!(!memory.path().join("umbrella-staging").exists(), "a refused reload leaves no folder");
 
     let free = pool.dir().join("new/area");
     let state = files_below(&pool.dir().join("state"));

@@ -91,8 +91,20 @@ impl Admin {
             );
         }
         if recovery.pending > 0 {
-            tracing::warn!(pending = recovery.pending, "half-done changes wait for a missing branch");
+            let branches = recovery.awaited.iter().map(|uuid| self.name_of(*uuid)).collect::<Vec<_>>().join(", ");
+            tracing::warn!(
+                pending = recovery.pending,
+                %branches,
+                "half-done changes wait for branches that are missing or read-only, and are finished when these return"
+            );
         }
+    }
+
+    fn name_of(&self, uuid: BranchUuid) -> String {
+        let names = self.context.state.branch_names();
+        let named =
+            names.into_iter().find(|name| self.context.state.branch(name).is_some_and(|known| known.uuid == uuid.0));
+        named.unwrap_or_else(|| format!("one that the pool has forgotten ({uuid})"))
     }
 
     fn admit(&self, branch: &Arc<Branch>) {

@@ -167,7 +167,7 @@ fn check_base(spec: &StagingSpec, base: &Path) -> io::Result<()> {
         (true, true) => return may_be_mounted_on(base),
         (true, false) => {}
         (false, true) => drop(open_private(base)?),
-        (false, false) => keeps_its_contents(open_dir(base.parent().unwrap_or(base))?.as_fd())?,
+        (false, false) => would_keep_its_contents(base)?,
     }
     let existing = base.ancestors().find(|path| path.exists()).unwrap_or(base);
     rustix::fs::access(existing, Access::WRITE_OK).map_err(io::Error::from)
@@ -276,6 +276,9 @@ fn may_be_mounted_on(base: &Path) -> io::Result<()> {
 
 /// A folder of root's alone, in a directory that may belong to any user.
 fn make_private(base: &Path) -> io::Result<()> {
+    if !base.try_exists()? {
+        would_keep_its_contents(base)?;
+    }
     match DirBuilder::new().mode(0o700).create(base) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         done => done?,
@@ -297,6 +300,11 @@ fn open_private(base: &Path) -> io::Result<OwnedFd> {
 
 fn open_dir(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Asked before a folder is made at `base`, so that none stays where it cannot be used.
+fn would_keep_its_contents(base: &Path) -> io::Result<()> {
+    keeps_its_contents(open_dir(base.parent().unwrap_or(base))?.as_fd())
 }
 
 fn keeps_its_contents(dir: BorrowedFd<'_>) -> io::Result<()> {

@@ -177,7 +177,7 @@ fn a_server_without_the_mount_interface_of_linux_5_2_mounts_the_old_way_and_read
 
 /// As after each start of the machine.
 #[test]
-#[ignore = "switches io_uring off for the whole machine for a moment; scripts/test.sh runs it alone"]
+#[ignore = "switches io_uring off for the whole machine for a moment; scripts/test.py runs it alone"]
 fn the_first_mount_switches_io_uring_on_and_uses_it() {
     let switch = "/sys/module/fuse/parameters/enable_uring";
     fs::write(switch, "N").unwrap();

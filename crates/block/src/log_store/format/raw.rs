@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::checksum::Checksum;
 use super::error::{Field, FormatError, Limit, Structure};
 use super::{BLOCK_BYTES, SegmentNo, VERSION};
+use crate::device::is_zero;
 
 /// The bytes of a block.
 pub type Block = [u8; BLOCK_BYTES];
@@ -199,10 +200,11 @@ fn truncated(structure: Structure, needed: u64, bytes: &[u8]) -> FormatError {
 }
 
 fn zeroes(structure: Structure, bytes: &[u8], start: usize) -> Result<(), FormatError> {
-    match bytes.iter().position(|byte| *byte != 0) {
-        None => Ok(()),
-        Some(at) => Err(FormatError::Reserved { structure, offset: (start + at) as u64 }),
+    if is_zero(bytes) {
+        return Ok(());
     }
+    let at = bytes.iter().take_while(|byte| **byte == 0).count();
+    Err(FormatError::Reserved { structure, offset: (start + at) as u64 })
 }
 
 pub(super) fn out_of_range(structure: Structure, field: Field, value: u64, limit: Limit) -> FormatError {

@@ -10,6 +10,7 @@ mod exchanges;
 mod moves;
 mod renames;
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,6 +52,8 @@ pub struct Recovery {
     pub undone: usize,
     /// Changes that wait for a branch that is missing, read-only or failing.
     pub pending: usize,
+    /// The branches that those need, and that are missing or read-only.
+    pub awaited: BTreeSet<BranchUuid>,
     /// Copies without an intent that were deleted.
     pub leftovers: usize,
     /// For people.
@@ -197,6 +200,12 @@ impl<'a> Recovering<'a> {
         ));
     }
 
+    fn waits(&mut self, intent: &Intent) {
+        self.report.pending += 1;
+        let missing = intent.branches().into_iter().filter(|uuid| self.writable(*uuid).is_err());
+        self.report.awaited.extend(missing.collect::<Vec<_>>());
+    }
+
     /// Before every change.
     fn act(&self) -> Result<(), Unsettled> {
         match self.stop.map_or(ControlFlow::Continue(()), |stop| stop()) {
@@ -339,7 +348,7 @@ impl<'a> Recovering<'a> {
             Ok(IntentOutcome::Finished) => self.report.finished += 1,
             Ok(IntentOutcome::Undone) => self.report.undone += 1,
             Ok(IntentOutcome::Narrowed(left)) => {
-                self.report.pending += 1;
+                self.waits(&left);
                 if *left == *intent {
                     return Ok(kept(intent));
                 }
@@ -349,7 +358,7 @@ impl<'a> Recovering<'a> {
                 }
             }
             Err(Unsettled::Waiting) => {
-                self.report.pending += 1;
+                self.waits(intent);
                 return Ok(kept(intent));
             }
             Err(Unsettled::Stopped) => return Err(Unsettled::Stopped),

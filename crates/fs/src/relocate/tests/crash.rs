@@ -348,12 +348,12 @@ fn nothing_changes_on_a_branch_that_is_read_only() {
     make_file(&pool.a.join("file"));
     stopped_after(&pool, &["file"], Step::Synced);
     let (a, b) = (open(&pool.a), open(&pool.b));
-    for writable in [A, B] {
+    for (writable, other) in [(A, B), (B, A)] {
         let branches = [
             RecoverBranch { uuid: A, root: a.as_fd(), writable: writable == A },
             RecoverBranch { uuid: B, root: b.as_fd(), writable: writable == B },
         ];
-        assert_eq!(recover(&branches), Recovery { pending: 1, ..Recovery::default() });
+        assert_eq!(recover(&branches), Recovery { pending: 1, awaited: [other].into(), ..Recovery::default() });
         assert!(pool.a.join("file").exists() && pool.b.join("file").exists());
     }
 }

@@ -157,8 +157,9 @@ fn an_exchange_goes_on_when_the_missing_branch_returns() {
             let hook = |step| if step == last { STOP } else { GO };
             exchange_on(&pool, Some(&hook)).unwrap_err();
             // Whether it began on branch a cannot be known, so it is done on b and waits for a.
-            assert_eq!(pool.with_branches(&[B], recover), Recovery { pending: 1, ..Recovery::default() });
-            assert_eq!(pool.with_branches(&[B], recover), Recovery { pending: 1, ..Recovery::default() });
+            let waiting = Recovery { pending: 1, awaited: [A].into(), ..Recovery::default() };
+            assert_eq!(pool.with_branches(&[B], recover), waiting);
+            assert_eq!(pool.with_branches(&[B], recover), waiting);
             let report = pool.with_branches(&[A, B], |branches| recover_returned(branches, back(A), &|| GO));
             assert_eq!(report, Recovery { finished: 1, ..Recovery::default() });
             assert_eq!(seen(&pool, false), after, "{layout:?} after {last:?}");
