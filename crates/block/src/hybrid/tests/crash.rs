@@ -216,7 +216,9 @@ fn what_is_perhaps_lost_is_reported_by_the_next_opening_if_one_is_cut_off() {
         }
         hybrid.flush().expect("it is flushed");
         drop(hybrid);
-        damage.iter().for_each(|sector| scene.pair.flip(*sector, 20));
+        for sector in damage {
+            scene.pair.flip(*sector, 20);
+        }
         let scene = Scene::new(scene.pair.disk.device, scene.pair.flash.device);
         let hybrid = scene.open(Algorithm::Whole);
         let (reported, held) = (hybrid.perhaps_lost().clone(), read(&hybrid, 0, DISK));

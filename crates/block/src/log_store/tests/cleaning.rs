@@ -133,7 +133,9 @@ fn what_was_written_at_random_is_read_on_one_way_over_the_disk() {
     let store = open(&device, by_hand());
     let mut blocks: Vec<u64> = (0..2048).collect();
     rand::seq::SliceRandom::shuffle(blocks.as_mut_slice(), &mut StdRng::seed_from_u64(3));
-    blocks.into_iter().for_each(|block| put(&store, block, block));
+    for block in blocks {
+        put(&store, block, block);
+    }
     store.flush().expect("memory does not fail");
     disk.reads.lock().expect("nobody panics").clear();
     let got = read(&store, 512 * 8, 256 * 8);

@@ -75,7 +75,10 @@ fn check_states(scene: &Scene, before: Vec<u8>, bounds: Bounds, label: &str) -> 
     check_crash_states(&recording, scene.states(bounds), expected, |state, expected| {
         count += 1;
         if count % 5 == 0 {
-            assert_no_problem(Arc::new(state.devices[0].fork()), &format!("{label}: {state}"));
+            assert_no_problem(
+                &(Arc::new(state.devices[0].fork()) as Arc<dyn BlockDevice>),
+                &format!("{label}: {state}"),
+            );
         }
         let store = reopen(&state.devices).unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
         if let Err(error) = expected.check(&recording, &store, range(0, sectors)) {
@@ -85,8 +88,8 @@ fn check_states(scene: &Scene, before: Vec<u8>, bounds: Bounds, label: &str) -> 
 }
 
 /// A check finds nothing but a copy of the superblock that was being written.
-fn assert_no_problem(device: Arc<dyn BlockDevice>, label: &str) {
-    let report = try_check(&device, Depth::Data).unwrap_or_else(|error| panic!("{label}: {error}"));
+fn assert_no_problem(device: &Arc<dyn BlockDevice>, label: &str) {
+    let report = try_check(device, Depth::Data).unwrap_or_else(|error| panic!("{label}: {error}"));
     let problems: Vec<_> = report.problems.iter().filter(|problem| !is_expected(problem)).collect();
     assert!(problems.is_empty(), "{label}: {problems:?}");
 }
@@ -346,7 +349,10 @@ fn growing_a_store_is_all_or_nothing_and_loses_nothing() {
             if let Err(error) = expected.check(&recording, &store, range(0, size)) {
                 panic!("seed {seed}: {state}: {error}");
             }
-            assert_no_problem(Arc::new(state.devices[0].fork()), &format!("seed {seed}: {state}"));
+            assert_no_problem(
+                &(Arc::new(state.devices[0].fork()) as Arc<dyn BlockDevice>),
+                &format!("seed {seed}: {state}"),
+            );
         });
     }
     println!("{states} states");

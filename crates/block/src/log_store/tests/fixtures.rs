@@ -17,7 +17,7 @@ const BLOCKS: u64 = 826;
 /// What the store went through, and what its blocks hold afterwards; 0 where one was discarded.
 fn the_work(store: &LogStore) -> Vec<u64> {
     let mut truth: Vec<u64> = (1..=BLOCKS).collect();
-    let write = |block: u64, number| put(&store, block, number);
+    let write = |block: u64, number| put(store, block, number);
     (0..BLOCKS).for_each(|block| write(block, block + 1));
     for step in 0..4 * BLOCKS {
         let (block, number) = (step * step * 31 % BLOCKS, BLOCKS + 1 + step);

@@ -203,7 +203,9 @@ fn after_random_work(seed: u64, segments: u64) -> (Vec<u8>, Vec<u64>) {
 /// A copy of a device with some damaged blocks.
 fn damaged(device: &Arc<dyn BlockDevice>, at: &[usize]) -> Arc<dyn BlockDevice> {
     let copy = copy_of(device);
-    at.iter().for_each(|at| flip(&*copy, at + 77));
+    for at in at {
+        flip(&*copy, at + 77);
+    }
     copy
 }
 

@@ -21,8 +21,8 @@ struct Opened {
 
 impl Opened {
     /// Opens a store for writing; `None` if it can only be looked at.
-    fn open(device: Arc<dyn BlockDevice>, access: OpenMode) -> Result<Option<Opened>, LogStoreError> {
-        let store = try_open(&device, access)?;
+    fn open(device: &Arc<dyn BlockDevice>, access: OpenMode) -> Result<Option<Opened>, LogStoreError> {
+        let store = try_open(device, access)?;
         if store.is_read_only() {
             return Ok(None);
         }
@@ -53,7 +53,7 @@ fn cut_off(device: &Arc<dyn BlockDevice>, access: OpenMode, expected: &Opened, (
     each_crash_state(scene.states(bounds(1)), |state| {
         let disk = &state.devices[0];
         let (checkpoint, is_noted) = stands(Arc::new(disk.fork()));
-        let opened = Opened::open(Arc::new(disk.fork()), access);
+        let opened = Opened::open(&(Arc::new(disk.fork()) as Arc<dyn BlockDevice>), access);
         let opened = opened.unwrap_or_else(|error| panic!("{label}: {state}: {error}"));
         let opened = opened.unwrap_or_else(|| panic!("{label}: {state}: it is only looked at"));
         assert!(opened.contents == expected.contents, "{label}: {state}: other contents");
@@ -161,7 +161,7 @@ fn an_opening_that_a_power_cut_ends_leaves_all_that_it_found_to_the_next_one() {
             continue;
         }
         let device = from_bytes(bytes);
-        let open = |access| Opened::open(copy_of(&device), access).ok().flatten();
+        let open = |access| Opened::open(&copy_of(&device), access).ok().flatten();
         let modes = [OpenMode::ReadWrite, OpenMode::Salvage];
         let Some((access, expected)) = modes.into_iter().find_map(|access| Some((access, open(access)?))) else {
             continue;

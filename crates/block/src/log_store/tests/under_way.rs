@@ -448,7 +448,7 @@ fn filled_anew_from_the_same_tick_on(seed: u64) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut round = 0;
     let mut write = |store: &LogStore, block: u64| {
         round += 1;
-        put(&store, block, round << 32 | block);
+        put(store, block, round << 32 | block);
     };
     for block in 0..blocks {
         write(&store, block);
