@@ -149,7 +149,10 @@ fn rewrite(hidden: BorrowedFd<'_>, records: &[Record]) -> Result<LogFile, Errno>
     log.append(&bytes)?;
     log.sync()?;
     rustix::fs::renameat(hidden, NEXT, hidden, NAME)?;
-    let _ = rustix::fs::fsync(hidden);
+    // The old log is gone in any case.
+    if let Err(error) = rustix::fs::fsync(hidden) {
+        tracing::warn!(%error, "a log of inode numbers was written anew, and a power loss may bring the old one back");
+    }
     Ok(log)
 }
 
