@@ -82,9 +82,7 @@ pub(crate) fn staging_areas() -> Vec<PathBuf> {
 }
 
 fn mount_points_where(wanted: impl Fn(&MountInfo) -> bool) -> Vec<PathBuf> {
-    let table = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    let mounts = table.split(|byte| *byte == b'\n').filter_map(parse);
-    mounts.filter(|(_, mounted)| wanted(mounted)).map(|(at, _)| at).collect()
+    all().into_iter().filter(|(_, mounted)| wanted(mounted)).map(|(at, _)| at).collect()
 }
 
 /// Whether a path lies on a file system whose calls may hang: a network's, or a daemon's. Asks the kernel only, never

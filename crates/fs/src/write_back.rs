@@ -324,9 +324,7 @@ impl WriteBack {
         if let Some(name) = name {
             return Ok(vec![told(&*self.branches.named(name)?)]);
         }
-        let branches = self.branches.list.load();
-        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
-        Ok(branches.iter().filter(named).map(|branch| told(branch)).collect())
+        Ok(self.branches.all_named().iter().map(|branch| told(branch)).collect())
     }
 
     /// Changes how a branch is written back, until the pool is unmounted (`None`: the kernel decides).

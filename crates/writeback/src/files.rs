@@ -78,6 +78,13 @@ impl Files {
         self.known.iter().map(|(file, known)| (*file, known))
     }
 
+    /// The files with a failed write-back that was not reported yet; it counts as reported then.
+    pub(crate) fn take_failed(&mut self) -> Vec<FileId> {
+        let failed =
+            self.known.iter_mut().filter_map(|(file, known)| std::mem::take(&mut known.failed).then_some(*file));
+        failed.collect()
+    }
+
     /// Whether another descriptor may be kept.
     pub(crate) fn may_keep(&self) -> bool {
         self.kept < MOST_KEPT

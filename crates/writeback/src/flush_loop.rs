@@ -15,7 +15,7 @@
 //! still are, since the kernel's own write-back runs too. And it writes the record.
 //!
 //! A write-back that fails is counted. The kernel reports it to programs that sync the file. If the error was seen here
-//! first, [`Shared::take_error`] reports it.
+//! first, [`Flusher::take_error`](crate::Flusher::take_error) reports it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -211,13 +211,14 @@ impl Flusher {
     /// Whether a write-back of the file failed and that was not reported yet; it counts as reported then. Call it after
     /// a sync of the file, which may not report an error that was seen here first.
     pub fn take_error(&self, file: FileId) -> bool {
-        self.shared.take_error(file)
+        let mut state = self.shared.state.lock();
+        state.files.get_mut(file).is_some_and(|known| std::mem::take(&mut known.failed))
     }
 
     /// All files with an error that [`Flusher::take_error`] would report, for a caller that continues without this
     /// flusher.
     pub fn take_errors(&self) -> Vec<FileId> {
-        self.shared.take_errors()
+        self.shared.state.lock().files.take_failed()
     }
 
     /// Lets a writer of `wrote` pages continue: at once, or later from another thread, when there is room for more.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
-use umbrella_units::{FileId, Nanos};
+use umbrella_units::Nanos;
 
 use crate::error::FlusherError;
 use crate::gate::Gate;
@@ -18,7 +18,7 @@ use crate::thresholds::{Share, Thresholds};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CompletionMode {
     /// The kernel says so, with the error of a write-back, which then counts as reported: for files whose errors
-    /// [`Shared::take_error`] hands on.
+    /// [`Flusher::take_error`](crate::Flusher::take_error) hands on.
     Reporting,
     /// The page cache is inspected, and errors stay for the owners of the files.
     Silent,
@@ -80,24 +80,6 @@ impl Shared {
 
     pub(crate) fn take_suspicious(&self) -> bool {
         self.suspicious.swap(false, Ordering::Relaxed)
-    }
-
-    /// Whether a write-back of the file failed and that was not reported yet; it counts as reported then.
-    pub(crate) fn take_error(&self, file: FileId) -> bool {
-        let mut state = self.state.lock();
-        state.files.get_mut(file).is_some_and(|known| std::mem::take(&mut known.failed))
-    }
-
-    /// All files with an error that [`Shared::take_error`] would report.
-    pub(crate) fn take_errors(&self) -> Vec<FileId> {
-        let mut state = self.state.lock();
-        let files: Vec<_> = state.files.iter().filter(|(_, known)| known.failed).map(|(file, _)| file).collect();
-        for file in &files {
-            if let Some(known) = state.files.get_mut(*file) {
-                known.failed = false;
-            }
-        }
-        files
     }
 
     /// Writes what the record grew by; ends it when its file is full, or cannot be written.

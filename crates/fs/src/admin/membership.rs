@@ -363,7 +363,7 @@ impl Admin {
         {
             return failed(format!("Umbrella's own {}", hidden.display()));
         }
-        for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()) {
+        for branch in self.branches.all() {
             // What is offline may hang.
             let as_written = branch.spec.path.clone();
             let there = branch.io(move |_| Ok(resolve(&as_written))).unwrap_or_else(|_| branch.spec.path.clone());

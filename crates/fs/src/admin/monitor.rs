@@ -124,10 +124,8 @@ impl Admin {
     pub(crate) fn probe_branches(&self, asked: ProbeScope) {
         let timeout = self.context.settings().probe_timeout;
         std::thread::scope(|scope| {
-            let wanted = |branch: &&Arc<Branch>| asked == ProbeScope::All || branch.is_guarded();
-            for branch in self.branches.list.load().iter().filter(|branch| !branch.spec.name.is_empty()).filter(wanted)
-            {
-                let branch = Arc::clone(branch);
+            let wanted = |branch: &Arc<Branch>| asked == ProbeScope::All || branch.is_guarded();
+            for branch in self.branches.all().into_iter().filter(wanted) {
                 let probe = move || {
                     branch.probe(timeout);
                     self.check_hidden_folder(&branch);

@@ -49,7 +49,7 @@ impl Admin {
             return Err(Error::FixedKeys { keys: fixed });
         }
         let rules = ActiveRules::bind(new.rules.clone(), &self.branches.list.load())?.rules;
-        for branch in self.named_branches() {
+        for branch in self.branches.all_named() {
             if let Some(spec) = spec_of(&new, &branch) {
                 let unfit = |source| Error::BranchUnfit { name: branch.spec.name.clone(), source: Box::new(source) };
                 branch.check_settings(spec).map_err(unfit)?;
@@ -81,7 +81,7 @@ impl Admin {
             difference.fixed.push("[staging]".to_owned());
         }
         difference.of_rules(self.placement.rules.load().spec(), &new.rules);
-        let live = self.named_branches();
+        let live = self.branches.all_named();
         let mut others = Vec::new();
         for branch in &new.branches {
             match live.iter().find(|known| known.spec.name == branch.name) {
@@ -99,12 +99,6 @@ impl Admin {
         (difference, others)
     }
 
-    fn named_branches(&self) -> Vec<Arc<Branch>> {
-        let branches = self.branches.list.load();
-        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
-        branches.iter().filter(named).cloned().collect()
-    }
-
     /// The staging area that takes new files in, if this mount has one.
     fn area_of_mount(&self) -> Option<&Area> {
         self.staged.area().filter(|area| area.intake == Intake::NewFiles)
@@ -114,7 +108,8 @@ impl Admin {
     /// writing. Returns those that it made read-only.
     fn stop_writers(&self, new: &PoolSpec) -> Result<Vec<Arc<Branch>>, Error> {
         let closing: Vec<_> = self
-            .named_branches()
+            .branches
+            .all_named()
             .into_iter()
             .filter(|branch| !branch.settings().read_only && spec_of(new, branch).is_some_and(|spec| spec.read_only))
             .collect();
@@ -191,7 +186,7 @@ impl Admin {
 
     fn apply_spec(&self, new: PoolSpec) -> Result<(), Error> {
         self.placement.reload_rules(&new.rules)?;
-        for branch in self.named_branches() {
+        for branch in self.branches.all_named() {
             let Some(spec) = spec_of(&new, &branch) else { continue };
             let write_back = (branch.settings().write_back != spec.write_back).then(|| spec.write_back.clone());
             branch.set_timeout(new.probe_timeout);

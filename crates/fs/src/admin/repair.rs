@@ -6,8 +6,6 @@
 //!
 //! Nothing of the walk lasts. A walk that is ended leaves each directory as it was or changed, and can be begun again.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -77,7 +75,10 @@ impl Admin {
             }
         }
         let failed = |source| Error::Path { path: String::from_utf8_lossy(&asked.path).into_owned(), source };
-        let top = self.pin(&asked.path).map_err(failed)?;
+        let top = Pinned::at_path(&self.tree, &asked.path).map_err(failed)?;
+        if top.node.dir().is_none() {
+            return Err(failed(OpError::Sys(Errno::NOTDIR)));
+        }
         let like = like.map(|branch| branch.id);
         let mut walk = EqualiseWalk {
             admin: self,
@@ -91,18 +92,6 @@ impl Admin {
             walk.change(&differing);
         }
         Ok(walk.summary)
-    }
-
-    fn pin(&self, path: &[u8]) -> OpResult<Pinned<'_>> {
-        let mut at = Pinned::root(&self.tree);
-        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            let name = OsStr::from_bytes(name);
-            if crate::tree::is_reserved(&at.node, name) {
-                return Err(OpError::Reserved);
-            }
-            at = Pinned::lookup(&self.tree, &at.node, name)?;
-        }
-        if at.node.dir().is_none() { Err(OpError::Sys(Errno::NOTDIR)) } else { Ok(at) }
     }
 
     /// What would make a directory's copies equal; `None` where they are. The caller holds the lock on its attributes.

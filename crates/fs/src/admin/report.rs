@@ -73,8 +73,6 @@ impl Admin {
 
     /// All branches.
     pub(crate) fn branch_statuses(&self) -> Vec<BranchStatus> {
-        let branches = self.branches.list.load();
-        let shown = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.branches.is_staging(branch.id);
         let status = |branch: &Arc<Branch>| {
             let mut status = BranchStatus { write_back: self.write_back.write_back_of(branch.id), ..branch.status() };
             if branch.is_arriving() {
@@ -83,7 +81,7 @@ impl Admin {
             }
             status
         };
-        branches.iter().filter(shown).map(status).collect()
+        self.branches.all_named().iter().map(status).collect()
     }
 
     /// Refreshes the space of every branch, so that nothing after this waits for a branch. One that does not answer
@@ -296,8 +294,7 @@ impl Admin {
     }
 
     fn offline_names(&self) -> Vec<String> {
-        let branches = self.branches.list.load();
-        let offline = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
+        let offline = self.branches.all().into_iter().filter(|branch| !branch.is_online());
         offline.map(|branch| branch.spec.name.clone()).collect()
     }
 

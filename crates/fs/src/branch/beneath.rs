@@ -39,12 +39,17 @@ pub fn parent_beneath<'a>(root: BorrowedFd<'_>, path: &'a [u8]) -> Result<Option
     if path.is_empty() {
         return Ok(None);
     }
-    let (parent, name) = match path.iter().rposition(|&byte| byte == b'/') {
-        Some(slash) => (path.get(..slash).unwrap_or_default(), path.get(slash + 1..).unwrap_or_default()),
-        None => (&b""[..], path),
-    };
+    let (parent, name) = split(path);
     let dir = open_beneath(root, parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
     Ok(Some((dir, name)))
+}
+
+/// Splits a relative path into its parent (may be empty) and its name.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (path.get(..slash).unwrap_or_default(), path.get(slash + 1..).unwrap_or_default()),
+        None => (&[], path),
+    }
 }
 
 /// Whether the kernel has `openat2` and lets us call it.

@@ -71,11 +71,14 @@ impl Branches {
         })
     }
 
+    /// Branches of the pool and the staging area, without those that were removed.
+    pub(crate) fn all(&self) -> Vec<Arc<Branch>> {
+        self.list.load().iter().filter(|branch| !branch.spec.name.is_empty()).cloned().collect()
+    }
+
     /// Branches that a person could speak of.
     pub(crate) fn all_named(&self) -> Vec<Arc<Branch>> {
-        let branches = self.list.load();
-        let named = |branch: &&Arc<Branch>| !branch.spec.name.is_empty() && !self.is_staging(branch.id);
-        branches.iter().filter(named).cloned().collect()
+        self.all().into_iter().filter(|branch| !self.is_staging(branch.id)).collect()
     }
 
     /// Names of the branches that a person could speak of, and for which this holds.

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use umbrella_policy::heat::{Heat, Spending};
 
 use super::InodeMapError;
-use super::log::read_all;
+use super::log::{read_all, write_all};
 
 const NAME: &str = "heat";
 const NEXT: &str = "heat.new";
@@ -67,16 +67,7 @@ pub(super) fn read(hidden: BorrowedFd<'_>) -> Result<HeatSnapshot, InodeMapError
 pub(super) fn write(hidden: BorrowedFd<'_>, kept: &HeatSnapshot) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(hidden, NEXT, flags, Mode::RUSR | Mode::WUSR)?;
-    let bytes = encode(kept);
-    let mut rest = bytes.as_slice();
-    while !rest.is_empty() {
-        match rustix::io::write(&file, rest) {
-            Ok(0) => return Err(Errno::IO),
-            Ok(count) => rest = rest.get(count..).ok_or(Errno::IO)?,
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error),
-        }
-    }
+    write_all(file.as_fd(), &encode(kept), 0)?;
     rustix::fs::fdatasync(&file)?;
     rustix::fs::renameat(hidden, NEXT, hidden, NAME)
 }

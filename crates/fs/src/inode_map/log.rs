@@ -40,21 +40,10 @@ pub(super) struct LogFile {
 
 impl LogFile {
     /// Appends whole records. After an error none of them counts, and they may be given again.
-    pub(super) fn append(&mut self, mut bytes: &[u8]) -> Result<(), Errno> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Errno> {
         let file = self.file.as_ref().ok_or(Errno::BADF)?;
-        let mut at = self.end;
-        while !bytes.is_empty() {
-            match rustix::io::pwrite(file, bytes, at) {
-                Ok(0) => return Err(Errno::IO),
-                Ok(count) => {
-                    at += count as u64;
-                    bytes = bytes.get(count..).ok_or(Errno::IO)?;
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.end = at;
+        write_all(file.as_fd(), bytes, self.end)?;
+        self.end += bytes.len() as u64;
         Ok(())
     }
 
@@ -149,8 +138,27 @@ fn rewrite(hidden: BorrowedFd<'_>, records: &[Record]) -> Result<LogFile, Errno>
     log.append(&bytes)?;
     log.sync()?;
     rustix::fs::renameat(hidden, NEXT, hidden, NAME)?;
-    let _ = rustix::fs::fsync(hidden);
+    // The old log is gone in any case.
+    if let Err(error) = rustix::fs::fsync(hidden) {
+        tracing::warn!(%error, "a log of inode numbers was written anew, and a power loss may bring the old one back");
+    }
     Ok(log)
+}
+
+/// Writes all bytes, the first of them at `at`.
+pub(super) fn write_all(file: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(file, bytes, at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(count) => {
+                at += count as u64;
+                bytes = bytes.get(count..).ok_or(Errno::IO)?;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn read_all(file: BorrowedFd<'_>) -> Result<Vec<u8>, InodeMapError> {

@@ -141,10 +141,14 @@ impl Shard {
         if !self.at_once.load(Ordering::Relaxed) {
             return self.sync_closed(hidden);
         }
-        self.flush()?;
-        let file = match &*self.log.lock() {
-            Log::Kept(log) => log.file(),
-            Log::Gone | Log::Lent => None,
+        let file = {
+            // While this thread is the writer, no other has the log: a sync that did not find it would sync nothing.
+            let _writer = self.writer.lock();
+            self.with_log(|log| self.append_pending(log))?;
+            match &*self.log.lock() {
+                Log::Kept(log) => log.file(),
+                Log::Gone | Log::Lent => None,
+            }
         };
         file.map_or(Ok(()), |file| rustix::fs::fdatasync(file).map_err(InodeMapError::Io))
     }

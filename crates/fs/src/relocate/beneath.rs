@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::branch::beneath::open_beneath;
+use crate::branch::beneath::{open_beneath, split};
 use crate::relocate::fingerprint::{FileSnapshot, snapshot_if_present};
 use crate::relocate::{EntryAt, HIDDEN_DIR};
 
@@ -25,14 +25,6 @@ impl ResolvedName {
 
     pub(super) fn inspect(&self) -> Result<Option<FileSnapshot>, Errno> {
         snapshot_if_present(self.place())
-    }
-}
-
-/// Splits a relative path into its parent (may be empty) and its name.
-pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.iter().rposition(|&b| b == b'/') {
-        Some(slash) => (path.get(..slash).unwrap_or_default(), path.get(slash + 1..).unwrap_or_default()),
-        None => (&[], path),
     }
 }
 

@@ -13,12 +13,13 @@ const SLICE: Duration = Duration::from_millis(20);
 /// A bandwidth shared by threads: a token bucket that holds a quarter of a second.
 #[derive(Debug)]
 pub struct Throttle {
+    /// Bytes a second.
+    rate: u64,
     state: RankedMutex<rank::Throttle, Bucket>,
 }
 
 #[derive(Debug)]
 struct Bucket {
-    rate: u64,
     /// Below zero: taken in advance, to be waited for.
     tokens: f64,
     filled: Instant,
@@ -27,14 +28,8 @@ struct Bucket {
 impl Throttle {
     /// A throttle of `rate` bytes a second; zero counts as one.
     pub fn new(rate: ByteSize) -> Self {
-        Throttle { state: RankedMutex::new(Bucket { rate: rate.0.max(1), tokens: 0.0, filled: Instant::now() }) }
-    }
-
-    /// Changes the bandwidth, also for waiting copies.
-    pub fn set_rate(&self, rate: ByteSize) {
-        let mut bucket = self.state.lock();
-        bucket.fill();
-        bucket.rate = rate.0.max(1);
+        let bucket = Bucket { tokens: 0.0, filled: Instant::now() };
+        Throttle { rate: rate.0.max(1), state: RankedMutex::new(bucket) }
     }
 
     /// Takes `bytes` and waits until they are paid for; returns early when it is `cancelled`.
@@ -44,7 +39,7 @@ impl Throttle {
             if cancelled() {
                 return Err(RelocateError::Cancelled);
             }
-            let wait = self.state.lock().fill();
+            let wait = self.state.lock().fill(self.rate as f64);
             if wait.is_zero() {
                 return Ok(());
             }
@@ -54,14 +49,14 @@ impl Throttle {
 
     /// A slice small enough that a cancelled copy does not overshoot the bandwidth by much.
     pub(super) fn slice(&self) -> u64 {
-        (self.state.lock().rate / 8).clamp(4096, 1 << 20)
+        (self.rate / 8).clamp(4096, 1 << 20)
     }
 }
 
 impl Bucket {
-    fn fill(&mut self) -> Duration {
+    /// Adds what has come in since the last call; returns how long the rest takes.
+    fn fill(&mut self, rate: f64) -> Duration {
         let now = Instant::now();
-        let rate = self.rate as f64;
         self.tokens = (self.tokens + now.duration_since(self.filled).as_secs_f64() * rate).min(rate / 4.0);
         self.filled = now;
         Duration::try_from_secs_f64((-self.tokens / rate).max(0.0)).unwrap_or(SLICE)

@@ -10,6 +10,7 @@
 //! else it becomes durable with its first file. A crash leaves the hidden one, which the next mount removes, or a whole
 //! copy.
 
+use std::ffi::OsStr;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::ground::kernel_cache::KernelCache;
 use crate::ground::locks::{RankedMutex, RankedMutexGuard, rank};
 use crate::node::times::ENTRIES_CHANGED;
 use crate::node::{Backing, Dir, DirCopy, NameChange, Node, NodeId, inode_key, key_of};
+use crate::relocate::{DirAttributes, EntryAt, clone_dir_whole};
 use crate::tree::{Tree, lock_within};
 
 /// Copies of one directory that can be used now.
@@ -452,6 +454,30 @@ impl Tree {
         Ok(removed)
     }
 
+    /// Makes a directory like another one, whole or not at all. `attributes`: what it gets besides the times; `None`:
+    /// all that `like` has.
+    pub(crate) fn clone_copy(
+        &self,
+        like: &DirAt,
+        attributes: Option<DirAttributes>,
+        parent: &DirAt,
+        name: &OsStr,
+    ) -> OpResult<DirAt> {
+        let (from, to, abilities) = (Arc::clone(&like.fd), Arc::clone(&parent.fd), parent.online.abilities);
+        let (online, temp_name, new_name) = (Arc::clone(&parent.online), self.temp_name(), name.to_owned());
+        let call = move || {
+            let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
+            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
+            let place = EntryAt { dir: to.as_fd(), name: &new_name };
+            clone_dir_whole(from.as_fd(), attributes.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
+        };
+        match [parent, like].into_iter().find(|at| at.online.guarded) {
+            Some(guarded) => guarded.branch.io(move |_| call()),
+            None => call(),
+        }?;
+        parent.descend(name)
+    }
+
     /// Makes the copy of one directory in its parent's copy.
     fn clone_dir(&self, node: &Arc<Node>, parent: &DirAt, lock_timeout: Option<Duration>) -> OpResult<DirAt> {
         let dir = node.dir().ok_or(OpError::Sys(Errno::NOTDIR))?;
@@ -469,25 +495,11 @@ impl Tree {
         }
         // No thread may change the source meanwhile either, and leave out the copy.
         let _attributes = lock_within(&dir.attributes, lock_timeout).ok_or(busy)?;
-        let (from, to, new_name) = (Arc::clone(&source.fd), Arc::clone(&parent.fd), name.clone());
-        let abilities = parent.branch.abilities();
         // A copy is no change of the tree: the parent's time stays what users saw.
         let keeping = above.dir().map(|above| above.times.keep(lock_timeout).ok_or(busy)).transpose()?;
         let before = parent.stat_self()?;
         let attributes = self.attributes_for_copy(dir, &source)?;
-        let (online, temp_name) = (Arc::clone(&parent.online), self.temp_name());
-        let call = move || {
-            use crate::relocate::{EntryAt, clone_dir_whole};
-            let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
-            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
-            let place = EntryAt { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), attributes.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
-        };
-        match [parent, &source].into_iter().find(|at| at.online.guarded) {
-            Some(guarded) => guarded.branch.io(move |_| call()),
-            None => call(),
-        }?;
-        let made = parent.descend(&name)?;
+        let made = self.clone_copy(&source, attributes, parent, &name)?;
         let meta = made.stat_self()?;
         // A directory that looks changed; nothing is lost.
         let _cosmetic = parent.as_file().set_times(modified_at(&before), KernelCache::SAME_SHOWN);

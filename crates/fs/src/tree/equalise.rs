@@ -163,8 +163,7 @@ impl Tree {
     /// Branches that are away, with their identities.
     fn branches_away(&self) -> Vec<(BranchId, u128)> {
         let identity = |name: &str| self.context.state.branch(name).map(|known| known.uuid.to_u128_le());
-        let branches = self.branches.list.load();
-        let away = branches.iter().filter(|branch| !branch.spec.name.is_empty() && !branch.is_online());
+        let away = self.branches.all().into_iter().filter(|branch| !branch.is_online());
         away.filter_map(|branch| Some((branch.id, identity(&branch.spec.name)?))).collect()
     }
 
@@ -217,7 +216,7 @@ impl Tree {
 
     /// Whether a branch may have copies that do not learn of a change now.
     pub(crate) fn is_any_branch_away(&self) -> bool {
-        self.branches.list.load().iter().any(|branch| !branch.spec.name.is_empty() && !branch.is_online())
+        self.branches.all().iter().any(|branch| !branch.is_online())
     }
 
     /// Gives a branch's root that holds nothing yet the rights that users see of the root, before it gets an entry.

@@ -1,11 +1,12 @@
 //! Nodes that a walk needs for a while, whatever the kernel forgets.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use crate::error::OpResult;
+use crate::error::{OpError, OpResult};
 use crate::node::{Node, NodeId};
-use crate::tree::Tree;
+use crate::tree::{Tree, is_reserved};
 
 /// A node that is kept for as long as a walk needs it.
 pub(crate) struct Pinned<'a> {
@@ -28,6 +29,18 @@ impl<'a> Pinned<'a> {
         let _names = tree.rename_lock.read();
         let (node, _) = tree.lookup_in(parent, name)?;
         Ok(Pinned { tree, node })
+    }
+
+    /// What is at a path of the pool.
+    pub(crate) fn at_path(tree: &'a Tree, path: &[u8]) -> OpResult<Pinned<'a>> {
+        let mut at = Pinned::root(tree);
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).map(OsStr::from_bytes) {
+            if is_reserved(&at.node, name) {
+                return Err(OpError::Reserved);
+            }
+            at = Pinned::lookup(tree, &at.node, name)?;
+        }
+        Ok(at)
     }
 }
 

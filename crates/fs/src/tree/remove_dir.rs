@@ -1,7 +1,6 @@
 //! Removes names of files and directories.
 
 use std::ffi::OsStr;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -11,7 +10,6 @@ use crate::error::{OpError, OpResult};
 use crate::ground::at::{DirAt, FileAt};
 use crate::ground::meta::Meta;
 use crate::node::{Node, inode_key};
-use crate::relocate::{DirAttributes, EntryAt, clone_dir_whole};
 use crate::tree::Tree;
 
 /// An inode of which something is known, kept from being used again.
@@ -121,8 +119,8 @@ impl Tree {
         let _attributes = dir.attributes.lock();
         let place = node.place();
         let keeping = place.as_ref().and_then(|(parent, _)| parent.dir()).and_then(|dir| dir.times.keep(None));
-        let as_shown = || self.recreate(stays, self.attributes_for_copy(dir, stays)?, above, name);
-        let restored = self.recreate(gone, None, above, name).or_else(|_| as_shown());
+        let as_shown = || self.clone_copy(stays, self.attributes_for_copy(dir, stays)?, above, name);
+        let restored = self.clone_copy(gone, None, above, name).or_else(|_| as_shown());
         drop(keeping);
         let noted = restored.and_then(|made| {
             let (now, other) = (made.stat_self()?, stays.stat_self()?);
@@ -137,29 +135,6 @@ impl Tree {
         if let Err(error) = noted {
             tracing::warn!(branch = %above.branch.spec.name, %error, "cannot restore a copy of a directory");
         }
-    }
-
-    fn recreate(
-        &self,
-        like: &DirAt,
-        attributes: Option<DirAttributes>,
-        above: &DirAt,
-        name: &OsStr,
-    ) -> OpResult<DirAt> {
-        let (from, to, abilities) = (Arc::clone(&like.fd), Arc::clone(&above.fd), above.online.abilities);
-        let (online, temp_name, new_name) = (Arc::clone(&above.online), self.temp_name(), name.to_owned());
-        let call = move || {
-            let hidden = online.hidden.as_ref().ok_or(Errno::ROFS)?;
-            let temp = EntryAt { dir: hidden.tmp.as_fd(), name: &temp_name };
-            let place = EntryAt { dir: to.as_fd(), name: &new_name };
-            clone_dir_whole(from.as_fd(), attributes.as_ref(), temp, place, &abilities).map_err(|error| error.errno())
-        };
-        if above.online.guarded || like.online.guarded {
-            above.branch.io(move |_| call())?;
-        } else {
-            call()?;
-        }
-        above.descend(name)
     }
 }
 

@@ -8,8 +8,8 @@ use umbrella_fs::control::protocol::BranchState;
 use umbrella_fs::pool::Pool;
 use umbrella_fs::{Caller, DataPath, NodeId, OpError, PassthroughToken};
 
-use super::bench::{BRANCHES, Bench, FakeKernel, Ground};
-use super::races::{WRITE, put};
+use super::bench::{BRANCHES, Bench, FakeKernel, Ground, WRITE};
+use super::races::put;
 
 /// Notes whether a branch is said to be online whenever the kernel is to forget what it keeps of the tree.
 #[derive(Default)]

@@ -15,8 +15,7 @@ use umbrella_fs::relocate::{BatchFile, BranchUuid, Fingerprint, Intent, MOST_FIL
 use umbrella_fs::{Caller, NodeId, calls_on_branches};
 use umbrella_units::ByteSize;
 
-use crate::bench::{Bench, Ground};
-use crate::races::WRITE;
+use crate::bench::{Bench, Ground, READ, WRITE};
 
 /// Rules that send logs from `fast` to `slow`, and leave the rest where it is.
 const LOGS_TO_SLOW: usize = 3;
@@ -118,7 +117,7 @@ fn a_node_keeps_its_number_and_its_handle_reads_on_when_its_file_moves_in_a_batc
     let (bench, pool) = with_logs(30);
     let dir = pool.lookup(NodeId::ROOT, OsStr::new("d3")).unwrap().node;
     let before = pool.lookup(dir, OsStr::new("3.log")).unwrap();
-    let opened = pool.open(before.node, crate::races::READ).unwrap();
+    let opened = pool.open(before.node, READ).unwrap();
     assert_eq!(enforce(&pool).files_moved, 30);
     let after = pool.lookup(dir, OsStr::new("3.log")).unwrap();
     assert_eq!((before.node, before.ino), (after.node, after.ino));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 use umbrella_fs::control::protocol::{TransportKind, TransportStatus};
-use umbrella_fs::pool::{Kernel, Pool};
+use umbrella_fs::pool::{Kernel, OpenRequest, Pool};
 use umbrella_fs::spec::{
     AccessTimes, BranchSpec, DirectoryRule, EnforceSpec, OnBranchError, PoolSpec, StagingSpec, Transport,
 };
@@ -24,6 +24,19 @@ pub(crate) const BRANCHES: [&str; 3] = ["fast", "slow", "tiny"];
 pub(crate) const BIG: u64 = 4096;
 /// Room on `tiny`.
 const TINY_KIB: u32 = 512;
+
+/// How files are opened.
+pub(crate) const READ: OpenRequest = OpenRequest {
+    read: true,
+    write: false,
+    append: false,
+    truncate: false,
+    exclusive: false,
+    durable: false,
+    drop_set_id: false,
+};
+pub(crate) const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
+pub(crate) const CREATE: OpenRequest = OpenRequest { exclusive: true, ..WRITE };
 
 /// Where the branches are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,14 +8,13 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use umbrella_fs::pool::{AttributeChange, OpenRequest, Pool, Replace};
+use umbrella_fs::pool::{AttributeChange, Pool, Replace};
 use umbrella_fs::{Caller, DataPath, NodeId, OpError, PassthroughToken, calls_on_branches};
 
-use crate::bench::{Bench, FakeKernel, Ground};
-use crate::races::{READ, WRITE, put};
+use crate::bench::{Bench, CREATE, FakeKernel, Ground, READ, WRITE};
+use crate::races::put;
 
 const USER: Caller = Caller { uid: 1000, gid: 1000, ..Caller::ROOT };
-const NEW: OpenRequest = OpenRequest { exclusive: true, ..WRITE };
 
 struct Scene {
     pool: Arc<Pool>,
@@ -42,7 +41,7 @@ impl Scene {
 
     /// A closed file.
     fn file(&self, name: &str) -> NodeId {
-        let (attr, opened) = self.pool.create(self.dir, OsStr::new(name), 0o644, Caller::ROOT, NEW).unwrap();
+        let (attr, opened) = self.pool.create(self.dir, OsStr::new(name), 0o644, Caller::ROOT, CREATE).unwrap();
         self.pool.release(opened.handle).unwrap();
         attr.node
     }
@@ -107,7 +106,7 @@ fn a_lookup_asks_once_each_branch_that_has_the_directory() {
 #[test]
 fn a_create_opens_and_looks_and_sets_the_owner() {
     let scene = Scene::new();
-    let create = |name: &str, caller| scene.pool.create(scene.dir, OsStr::new(name), 0o644, caller, NEW).map(|_| ());
+    let create = |name: &str, caller| scene.pool.create(scene.dir, OsStr::new(name), 0o644, caller, CREATE).map(|_| ());
     assert_eq!(calls(|| create("roots", Caller::ROOT)), (2, Ok(())));
     // The directory is looked at as well: it may pass on its group.
     assert_eq!(calls(|| create("users", USER)), (4, Ok(())));
@@ -118,7 +117,7 @@ fn a_name_that_is_taken_is_not_made_again() {
     let scene = Scene::new();
     let node = scene.file("file");
     let create = |request| scene.pool.create(scene.dir, OsStr::new("file"), 0o644, Caller::ROOT, request);
-    assert_eq!(create(NEW).map(|_| ()), Err(OpError::Sys(Errno::EXIST)));
+    assert_eq!(create(CREATE).map(|_| ()), Err(OpError::Sys(Errno::EXIST)));
     assert_eq!(create(WRITE).map(|(attr, _)| attr.node), Ok(node));
     let made = scene.pool.mkdir(scene.dir, OsStr::new("file"), 0o755, Caller::ROOT);
     assert_eq!(made.map(|_| ()), Err(OpError::Sys(Errno::EXIST)));
@@ -139,7 +138,7 @@ fn directories_and_links_are_made_and_looked_at() {
 fn a_directory_that_is_not_empty_stays() {
     let scene = Scene::new();
     let inner = scene.pool.mkdir(scene.dir, OsStr::new("inner"), 0o755, Caller::ROOT).unwrap().node;
-    scene.pool.create(inner, OsStr::new("file"), 0o644, Caller::ROOT, NEW).unwrap();
+    scene.pool.create(inner, OsStr::new("file"), 0o644, Caller::ROOT, CREATE).unwrap();
     assert_eq!(scene.pool.rmdir(scene.dir, OsStr::new("inner")), Err(OpError::Sys(Errno::NOTEMPTY)));
     assert!(scene.pool.lookup(inner, OsStr::new("file")).is_ok());
 }
@@ -246,7 +245,7 @@ fn other_operations_have_their_budget_too() {
     assert_eq!(calls(|| link("other")), (3, Ok(())));
     let device = || scene.pool.mknod(scene.dir, name("pipe"), 0o010_644, 0, Caller::ROOT).map(|_| ());
     assert_eq!(calls(device), (2, Ok(())));
-    let unnamed = || scene.pool.create_unnamed(scene.dir, 0o644, Caller::ROOT, NEW).map(|_| ());
+    let unnamed = || scene.pool.create_unnamed(scene.dir, 0o644, Caller::ROOT, CREATE).map(|_| ());
     assert_eq!(calls(unnamed), (2, Ok(())));
     let opened = scene.pool.open(node, WRITE).unwrap();
     assert_eq!(calls(|| scene.pool.write(opened.handle, b"data", 0, false)), (1, Ok(4)));
@@ -263,7 +262,7 @@ fn other_operations_have_their_budget_too() {
 fn a_new_file_has_no_capability_and_no_branch_is_asked_for_it() {
     let scene = Scene::new();
     let capability = OsStr::new("security.capability");
-    let create = |name: &str| scene.pool.create(scene.dir, OsStr::new(name), 0o644, Caller::ROOT, NEW).unwrap();
+    let create = |name: &str| scene.pool.create(scene.dir, OsStr::new(name), 0o644, Caller::ROOT, CREATE).unwrap();
     let asked = |node| calls(|| scene.pool.getxattr(node, capability));
     let none = Err(OpError::Sys(Errno::NODATA));
 

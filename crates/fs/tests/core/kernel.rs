@@ -9,8 +9,8 @@ use umbrella_fs::pool::{AttributeChange, NewTime, Pool, Replace};
 use umbrella_fs::{Caller, NodeId, OpError, OpResult};
 use umbrella_units::Timestamp;
 
-use crate::bench::{Bench, FakeKernel, Ground};
-use crate::races::{WRITE, put};
+use crate::bench::{Bench, FakeKernel, Ground, WRITE};
+use crate::races::put;
 
 /// Its name, the nodes that it concerns, and the change itself.
 type NamedChange<'a> = (&'a str, &'a [NodeId], &'a dyn Fn() -> OpResult<()>);

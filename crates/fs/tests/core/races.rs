@@ -9,26 +9,16 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use umbrella_fs::control::protocol::EnforceSummary;
-use umbrella_fs::pool::{OpenRequest, Pool, Replace, WalkOptions};
+use umbrella_fs::pool::{Pool, Replace, WalkOptions};
 use umbrella_fs::{Caller, NodeId, OpError};
 use umbrella_units::ByteSize;
 
-use crate::bench::{BRANCHES, Bench, Ground};
+use crate::bench::{BRANCHES, Bench, CREATE, Ground, READ, WRITE};
 use crate::world::pattern;
 
 /// Big enough that copying it at [`SLOWLY`] takes seconds.
 const LEN: u32 = 1 << 20;
 const SLOWLY: ByteSize = ByteSize(256 << 10);
-pub(crate) const READ: OpenRequest = OpenRequest {
-    read: true,
-    write: false,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    durable: false,
-    drop_set_id: false,
-};
-pub(crate) const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
 
 /// A big file `dir/file` on `fast` that belongs on `slow`.
 struct Scene {
@@ -112,8 +102,7 @@ fn how_long_a_walk_will_be_is_not_guessed_where_a_branch_shares_its_file_system(
 
 /// Creates a file; one reference stays.
 pub(crate) fn put(pool: &Pool, dir: NodeId, name: &str, data: &[u8]) -> NodeId {
-    let request = OpenRequest { exclusive: true, ..WRITE };
-    let (attr, opened) = pool.create(dir, OsStr::new(name), 0o644, Caller::ROOT, request).unwrap();
+    let (attr, opened) = pool.create(dir, OsStr::new(name), 0o644, Caller::ROOT, CREATE).unwrap();
     assert_eq!(pool.write(opened.handle, data, 0, false), Ok(data.len()));
     pool.release(opened.handle).unwrap();
     attr.node

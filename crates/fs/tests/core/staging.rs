@@ -14,8 +14,8 @@ use umbrella_fs::{Caller, DataPath, NodeId, OpError, PassthroughToken, calls_on_
 use umbrella_policy::placement::spec::{DestinationSpec, Offline, RuleKindSpec, RuleSpec, RulesSpec, Treatment};
 use umbrella_units::{Amount, ByteSize};
 
-use crate::bench::{BRANCHES, Bench, FakeKernel, Ground, small_area};
-use crate::races::{READ, WRITE, contents, put};
+use crate::bench::{BRANCHES, Bench, FakeKernel, Ground, READ, WRITE, small_area};
+use crate::races::{contents, put};
 use crate::world::pattern;
 
 struct Scene {

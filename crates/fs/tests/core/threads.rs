@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use umbrella_fs::pool::{AttributeChange, OpenRequest, Pool, Replace, WalkOptions};
+use umbrella_fs::pool::{AttributeChange, Pool, Replace, WalkOptions};
 use umbrella_fs::{Caller, HandleId, NodeId, OpResult};
 
-use crate::bench::{BRANCHES, Bench, Ground, rule_set};
+use crate::bench::{BRANCHES, Bench, CREATE, Ground, READ, WRITE, rule_set};
 use crate::ops::{budget, first_seed};
 use crate::world::{Done, fail, pattern};
 
@@ -22,18 +22,6 @@ const WORKERS: usize = 4;
 const SHARED: [&str; 4] = ["one", "two", "three", "four"];
 /// This time without a single operation is a deadlock.
 const TIMEOUT: Duration = Duration::from_secs(60);
-
-const READ: OpenRequest = OpenRequest {
-    read: true,
-    write: false,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    durable: false,
-    drop_set_id: false,
-};
-const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
-const CREATE: OpenRequest = OpenRequest { exclusive: true, ..WRITE };
 
 /// A worker's file.
 struct Own {

@@ -13,23 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use umbrella_fs::pool::{OpenRequest, Pool, Replace};
+use umbrella_fs::pool::{Pool, Replace};
 use umbrella_fs::spec::StagingSpec;
 use umbrella_fs::{Caller, NodeId};
 use umbrella_units::{Amount, ByteSize};
 
-use bench::{Bench, Ground, place_name, small_area};
+use bench::{Bench, Ground, WRITE, place_name, small_area};
 use parking_lot::{Mutex, MutexGuard};
-
-const WRITE: OpenRequest = OpenRequest {
-    read: true,
-    write: true,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    durable: false,
-    drop_set_id: false,
-};
 
 /// One test at a time: a process that another starts has its files open until it runs a program.
 fn alone() -> MutexGuard<'static, ()> {

@@ -9,19 +9,7 @@ use shuttle::{Config, Runner};
 use umbrella_fs::pool::{OpenRequest, Pool, Replace};
 use umbrella_fs::{Caller, HandleId, NodeId};
 
-use crate::bench::{BRANCHES, Bench, Ground, small_area};
-
-const READ: OpenRequest = OpenRequest {
-    read: true,
-    write: false,
-    append: false,
-    truncate: false,
-    exclusive: false,
-    durable: false,
-    drop_set_id: false,
-};
-const WRITE: OpenRequest = OpenRequest { write: true, ..READ };
-const CREATE: OpenRequest = OpenRequest { exclusive: true, ..WRITE };
+use crate::bench::{BRANCHES, Bench, CREATE, Ground, READ, WRITE, small_area};
 
 /// How many changes of threads that matter a schedule of the second kind has at most.
 const DEPTH: usize = 4;

@@ -2,8 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -76,15 +74,6 @@ impl Migrations {
         }
         mover.round
     }
-
-    /// What is at a path. Its node is kept.
-    fn pin(&self, path: &[u8]) -> OpResult<Pinned<'_>> {
-        let mut at = Pinned::root(&self.tree);
-        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
-            at = Pinned::lookup(&self.tree, &at.node, OsStr::from_bytes(name))?;
-        }
-        Ok(at)
-    }
 }
 
 impl<'a> Evictor<'a> {
@@ -136,7 +125,8 @@ impl<'a> Evictor<'a> {
 
     /// The file by all its names, if it is still where it was.
     fn pin_all(&self, file: &EvictionVictim) -> OpResult<Vec<Pinned<'a>>> {
-        let pinned = file.paths.iter().map(|path| self.migrations.pin(path)).collect::<OpResult<Vec<_>>>()?;
+        let tree = &self.migrations.tree;
+        let pinned = file.paths.iter().map(|path| Pinned::at_path(tree, path)).collect::<OpResult<Vec<_>>>()?;
         let is_it = |pinned: &Pinned<'_>| pinned.node.file().is_some_and(|it| it.state.read().backing == file.backing);
         if pinned.iter().all(is_it) { Ok(pinned) } else { Err(OpError::Stale) }
     }

@@ -7,6 +7,7 @@ use super::super::commit::ParentTimes;
 use super::super::exchange::{Presence, change_names};
 use super::super::intent::ExchangeSite;
 use super::super::{Fingerprint, Intent, RelocateError, Verdict};
+use super::moves::present;
 use super::{IntentOutcome, RecoverBranch, Recovering, Unsettled, show};
 
 /// How far an exchange is on one branch.
@@ -113,8 +114,7 @@ impl Recovering<'_> {
 }
 
 fn at(branch: &RecoverBranch<'_>, path: &[u8]) -> Result<Option<Fingerprint>, Unsettled> {
-    let Some(found) = beneath::find(branch.root, path)? else { return Ok(None) };
-    Ok(found.inspect()?.map(|seen| seen.print))
+    Ok(present(branch.root, path)?.map(|(_, seen)| seen.print))
 }
 
 fn stands(site: &ExchangeSite, now: FingerprintPair) -> ExchangeStage {

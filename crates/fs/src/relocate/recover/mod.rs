@@ -21,6 +21,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, openat, renameat_with,
 use rustix::io::Errno;
 
 use crate::branch::Abilities;
+use crate::branch::beneath::split;
 use crate::relocate::batch::{parked_for, parked_name};
 use crate::relocate::beneath::ResolvedName;
 use crate::relocate::intent::BatchFile;
@@ -472,7 +473,7 @@ impl<'a> Recovering<'a> {
         if let Some(found) = beneath::find(root, path)? {
             return Ok(found);
         }
-        let (parent, _) = beneath::split(path);
+        let (parent, _) = split(path);
         let ends = parent.iter().enumerate().filter(|&(_, &b)| b == b'/').map(|(at, _)| at).chain([parent.len()]);
         for end in ends {
             let dir = parent.get(..end).unwrap_or_default();
@@ -483,7 +484,7 @@ impl<'a> Recovering<'a> {
             }
             let like = self.branches.iter().find_map(|branch| beneath::open_dir(branch.root, dir).ok());
             let like = like.ok_or(Errno::NOENT)?;
-            let (above, name) = beneath::split(dir);
+            let (above, name) = split(dir);
             let above = beneath::open_dir(root, above)?;
             self.act()?;
             dirs::clone_dir_durably(like.as_fd(), above.as_fd(), OsStr::from_bytes(name), &EVERYTHING)?;

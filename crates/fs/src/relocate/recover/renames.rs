@@ -9,6 +9,7 @@ use super::super::commit::{ParentTimes, place_new};
 use super::super::rename::rename_one;
 use super::super::{BranchUuid, Fingerprint, Intent, RelocateError, Verdict};
 use super::compare::{is_like, is_not_newer};
+use super::moves::present;
 use super::{IntentOutcome, Recovering, Unsettled, show, unlink};
 
 impl Recovering<'_> {
@@ -81,8 +82,7 @@ impl Recovering<'_> {
         if *verdict != Verdict::Done {
             let root = self.present(*winner).ok_or(Unsettled::Waiting)?.root;
             let at = |path: &[u8]| -> Result<Option<Fingerprint>, Errno> {
-                let found = beneath::find(root, path)?;
-                Ok(found.map(|found| found.inspect()).transpose()?.flatten().map(|seen| seen.print))
+                Ok(present(root, path)?.map(|(_, seen)| seen.print))
             };
             let (old, new) = (at(from)?, at(to)?);
             let renamed = match new {
@@ -104,8 +104,7 @@ impl Recovering<'_> {
         let Ok(root) = self.writable(*loser) else {
             return Ok(IntentOutcome::Narrowed(Box::new(left(intent, Vec::new()))));
         };
-        let Some(found) = beneath::find(root, to)? else { return Ok(IntentOutcome::Finished) };
-        let Some(seen) = found.inspect()? else { return Ok(IntentOutcome::Finished) };
+        let Some((found, seen)) = present(root, to)? else { return Ok(IntentOutcome::Finished) };
         if !is_not_newer(&seen.print, loser_file) && !is_like(&seen.print, loser_file) {
             self.note_both(to, "the file that a rename replaces has changed since");
             return Ok(IntentOutcome::Undone);
