@@ -57,9 +57,10 @@ fn directories_that_nobody_knows_any_more_are_closed() {
         pool.enforce();
     };
     look();
-    let once = open();
     (0..5).for_each(|_| look());
-    eventually("no more are open than after the first walk", || open() <= once + 10);
+    // Not counted after the first walk: another program may have the kernel drop its caches meanwhile.
+    let directories = 2 * (1 + 40 + 40);
+    eventually("no more are open than there are directories", || open() <= directories + 10);
     run("sh", ["-c", &format!("rm -r {}/*", pool.mount_point().display())]);
     eventually("what is deleted is closed", || open() < 40);
 }
