@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Every test, one program after the other (LANES=N: as many at a time, which is faster, and a `sync` of one may disturb another). Prints a line for each program, and all output of those that fail.
+"""Every test, one program after the other. Prints a line for each, and at the end all output of those that fail.
 
+LANES=N runs as many at a time: faster, but a `sync` of one may disturb another.
 Pools get their requests over io_uring where the kernel has it. There, the most telling suites run on /dev/fuse too.
 """
 
@@ -103,10 +104,10 @@ def all_jobs(workspace):
 class Lanes:
     """Runs jobs, some at a time. A job that may not run beside what is running waits."""
 
-    def __init__(self, jobs, started):
+    def __init__(self, jobs, started, failed):
         self.waiting = jobs
         self.running = {}
-        self.failed = []
+        self.failed = failed
         self.started = started
         self.changed = threading.Condition()
 
@@ -157,7 +158,6 @@ class Lanes:
                 for process in filter(None, list(self.running.values())):
                     os.killpg(process.pid, signal.SIGTERM)
                 raise
-        return self.failed
 
 
 def summary(text):
@@ -181,10 +181,13 @@ def main():
     jobs, last = all_jobs(workspace)
     last.insert(0, Job("examples in the docs of code", ["cargo", "test", "--locked", "--doc", *workspace]))
     total, started, failed = len(jobs) + len(last), time.monotonic(), []
-    for some, lanes in (jobs, int(os.environ.get("LANES", "1"))), (last, 1):
-        failed += Lanes(some, started).run(lanes)
-    for job, text in failed:
-        print(f"\n=== {job.name}\n{text}")
+    try:
+        for some, lanes in (jobs, int(os.environ.get("LANES", "1"))), (last, 1):
+            Lanes(some, started, failed).run(lanes)
+    finally:
+        # Also of a run that is ended.
+        for job, text in failed:
+            print(f"\n=== {job.name}\n{text}")
     if failed:
         sys.exit(f"failed, {len(failed)} of {total}: " + ", ".join(job.name for job, _ in failed))
     print(f"all {total} passed in {time.monotonic() - started:.0f} s")

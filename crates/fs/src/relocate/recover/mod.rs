@@ -201,7 +201,7 @@ impl<'a> Recovering<'a> {
         ));
     }
 
-    fn waits(&mut self, intent: &Intent) {
+    fn count_waiting(&mut self, intent: &Intent) {
         self.report.pending += 1;
         let missing = intent.branches().into_iter().filter(|uuid| self.writable(*uuid).is_err());
         self.report.awaited.extend(missing.collect::<Vec<_>>());
@@ -349,7 +349,7 @@ impl<'a> Recovering<'a> {
             Ok(IntentOutcome::Finished) => self.report.finished += 1,
             Ok(IntentOutcome::Undone) => self.report.undone += 1,
             Ok(IntentOutcome::Narrowed(left)) => {
-                self.waits(&left);
+                self.count_waiting(&left);
                 if *left == *intent {
                     return Ok(kept(intent));
                 }
@@ -359,7 +359,7 @@ impl<'a> Recovering<'a> {
                 }
             }
             Err(Unsettled::Waiting) => {
-                self.waits(intent);
+                self.count_waiting(intent);
                 return Ok(kept(intent));
             }
             Err(Unsettled::Stopped) => return Err(Unsettled::Stopped),
